@@ -86,11 +86,14 @@ bitstream: setup-synth  ## The bitstream of BOARD=ulx3s, if it meets its clock
 flash: setup-synth  ## Write bitstream and image into the board, or print the commands: ARGS='--load FILE'
 	@$(RUN) -m boards.program $(ARGS)
 
-regress: setup-test setup-litex  ## All tests but the quick ones, 140,000 fuzz cases, coverage, 2,260 mutants, BERT-Base, many texts: make regress ARGS='--texts 1000'
+regress: setup-test setup-litex  ## All tests but the quick ones, 180,000 fuzz cases, coverage, 2,260 mutants, BERT-Base, many texts: make regress ARGS='--texts 1000'
 	@$(RUN) -m pytest -n 2 --dist worksteal -m "slow or thorough"
 	@$(RUN) -m verify.fuzz --cases 100000
 	@$(RUN) -m verify.fuzz --cases 20000 --lanes 4 --bias-heads 2
 	@$(RUN) -m verify.fuzz --cases 20000 --lanes 4 --windows
+	@$(RUN) -m verify.fuzz --cases 20000 --lanes 4 --rms-norm
+	@$(RUN) -m verify.fuzz --cases 20000 --lanes 4 --gated
+	@$(RUN) -m verify.fuzz --cases 20000 --lanes 4 --rotary-pairs 8
 	@$(RUN) -m verify.coverage --cases 2000 --json $(BUILD)/coverage.json
 	@$(RUN) -m verify.mutate requantize activation matmul reciprocal --count 300
 	@$(RUN) -m verify.mutate softmax position_bias layernorm rsqrt attention --count 200

@@ -53,7 +53,7 @@ COUNTERS = (
 )
 START, ABORT = 1, 2  # bits of control
 BUSY, DONE = 1, 2  # bits of status
-HEADER_FLAGS = 48  # bits of a command stream's second byte, which is log2 of columns a lane
+HEADER_FLAGS = 240  # bits of a command stream's second byte, which is log2 of columns a lane
 
 #: How an inference ended, by the error code of `status`.
 ENDS = {

@@ -6,7 +6,7 @@ enum {
     HEADER_BYTES = 32,
     OPCODE_AT = 0,
     WAYS_AT = 1, /* the binary logarithm of columns a lane, and flags */
-    HEADER_FLAGS = 48,
+    HEADER_FLAGS = 240,
     MAGIC_AT = 2,
     VERSION_AT = 6,
     LANES_AT = 7,

@@ -7,11 +7,12 @@ import zlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-HEADER, TABLE, NORM, EMBED, LINEAR, BIAS = 1, 2, 3, 4, 5, 8
+HEADER, TABLE, NORM, EMBED, LINEAR, BIAS, ROTARY = 1, 2, 3, 4, 5, 8, 9
 DESCRIPTOR_BYTES = 32
 SHIFTS = 128  # flag of a NORM with a plane more
 WIDE = 16  # flag of a TABLE with low halves
-BIASED, WINDOWED = 16, 32  # flags of a HEADER: with a BIAS behind it, with windows
+BIASED, WINDOWED, GATED, TURNED = 16, 32, 64, 128
+"""Flags of a HEADER: with a BIAS behind it, with windows, gates, a ROTARY behind it."""
 FIRST_TILE, TRANSPOSED, LOGITS = 1, 4, 64  # flags of a LINEAR
 PARAMETER_PLANES = 7
 GIVEN = 255 | 1 << 8  # factors of EMBED, wide: of a token row, and of a position, which is zero
@@ -32,7 +33,7 @@ def model(stream: bytes) -> str:
 
 def way_bits(stream: bytes) -> int:
     """Of the array that a command stream is for, log2 of columns a lane."""
-    return stream[1] & ~(BIASED | WINDOWED)
+    return stream[1] & ~(BIASED | WINDOWED | GATED | TURNED)
 
 
 def check_rows(stream: bytes, table: bytes) -> None:
@@ -84,7 +85,7 @@ def embed(stream: bytes) -> dict[str, int]:
                 "offset": offset,
                 "types": types,
             }
-        if opcode not in (TABLE, NORM, BIAS):
+        if opcode not in (TABLE, NORM, BIAS, ROTARY):
             break
     raise ValueError("the command stream has no EMBED where one must come: it is cut or damaged")
 
@@ -162,6 +163,7 @@ def _descriptors(stream: bytes) -> Iterator[tuple[int, int, bytes]]:
             NORM: -(-first // lanes) * lanes * (7 if flags & SHIFTS else 6),
             LINEAR: -(-second // tile) * tile * (first + PARAMETER_PLANES),
             BIAS: fields[0] * struct.unpack_from("<H", fields, 1)[0] * 4 * lanes,
+            ROTARY: first * second * 4 * lanes,
         }
         at += size + -(-payload.get(opcode, 0) // width) * width
 

@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from golden.linear import linear
+from golden.linear import linear, linear16
 from golden.matmul import matmul
-from golden.model import Attention, Window
+from golden.model import Attention, Linear, Rotary, Window
 from golden.position_bias import add_position_bias
 from golden.requantize import requantize
+from golden.rotary import rotate
 from golden.softmax import row_scale, softmax
 from golden.trace import Trace, record
 from golden.window import in_window
@@ -21,19 +22,30 @@ def attention(
     name: str = "attention",
     position_bias: np.ndarray | None = None,
     window: Window | None = None,
+    rotary: Rotary | None = None,
+    kv_heads: int | None = None,
 ) -> np.ndarray:
     """context = softmax(q k^T / sqrt(d) + position_bias) v of every head, heads side by side.
 
     x8 int8 [L, H], attend bool [L] (the valid keys), position_bias int16 [heads, 2 T - 1], or None
     without one. A query sees the valid keys of the window, all without one; of a query that sees
-    none the context is 0. Returns int8 [L, heads * d]; the output projection belongs to the
-    residual addition. Intermediates are recorded as name.q, .k, .v, .scores (with the bias), .max,
-    .p, .sum, .row_m, .row_s and .context.
+    none the context is 0. With rotary q and k are turned by their positions. Head h of q has head
+    h mod kv_heads of k and v, where these are fewer. Returns int8 [L, heads * d]; the output
+    projection belongs to the residual addition. Intermediates are recorded as name.q, .k, .v,
+    .scores (with the bias), .max, .p, .sum, .row_m, .row_s and .context.
     """
-    q = record(trace, f"{name}.q", linear(x8, parameters.q))
-    k = record(trace, f"{name}.k", linear(x8, parameters.k))
+    size = len(parameters.q.weight) // heads
+
+    def turned(layer: Linear) -> np.ndarray:
+        return linear(x8, layer) if rotary is None else rotate(linear16(x8, layer), rotary, size)
+
+    q = record(trace, f"{name}.q", turned(parameters.q))
+    k = record(trace, f"{name}.k", turned(parameters.k))
     v = record(trace, f"{name}.v", linear(x8, parameters.v))
-    q, k, v = (split_heads(x, heads) for x in (q, k, v))
+    groups = kv_heads or heads
+    of_head = np.arange(heads) % groups
+    q = split_heads(q, heads)
+    k, v = (split_heads(x, groups)[of_head] for x in (k, v))
 
     acc = matmul(q, k.swapaxes(1, 2))  # [heads, L, L]
     scores = requantize(acc, parameters.score_m, parameters.score_s, 16)

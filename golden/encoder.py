@@ -7,7 +7,17 @@ import numpy as np
 from golden.attention import attention
 from golden.embedding import embed
 from golden.layernorm import layernorm
-from golden.linear import accumulate, high_half, linear, operand, residual, wide_operand
+from golden.linear import (
+    accumulate,
+    gated,
+    high_half,
+    in_stream,
+    linear,
+    linear16,
+    operand,
+    residual,
+    wide_operand,
+)
 from golden.matmul import matmul
 from golden.model import Layer, Model, Norm
 from golden.requantize import requantize
@@ -17,7 +27,8 @@ from golden.trace import Trace, record
 Integers = np.ndarray | Sequence[int]
 
 PROJECTION_SHIFT = 15
-"""Of X16 before the projection is added: of the unprojected embedding remains -1, 0 or 1."""
+"""Of X16 before what takes its place is added, a projection or the head's codes: of the stream
+before it remains -1, 0 or 1."""
 
 
 def run(
@@ -46,16 +57,18 @@ def run(
         x = record(trace, "projection.sum", residual(x, x8, model.projection, PROJECTION_SHIFT))
 
     encoder_layer = post_norm_layer if shape.norm == "post" else pre_norm_layer
-    for i, layer in enumerate(model.layers):
-        x, x8 = encoder_layer(
-            x, x8, layer, shape.heads, attend, trace, f"layer.{i}", model.position_bias
-        )
+    for i in range(shape.layers):
+        x, x8 = encoder_layer(x, x8, model, i, attend, trace)
     if model.final_norm is not None:
-        x, x8 = normalize(x, model.final_norm, trace, "final")
+        _, x8 = normalize(x, model.final_norm, trace, "final")
 
     y = record(trace, "pooled", pool(x8, attend, model))
     for j, hidden in enumerate(model.head[:-1]):
         y = record(trace, f"head.{j}", linear(y, hidden))
+    if model.head_norm is not None:
+        row = x if shape.pooling == "none" else x[0]
+        z = residual(row, y, in_stream(shape.hidden), PROJECTION_SHIFT)
+        _, y = normalize(record(trace, "head.sum", z), model.head_norm, trace, "head")
     return record(trace, "logits", accumulate(y, model.head[-1]))
 
 
@@ -103,19 +116,12 @@ def normalize(z: np.ndarray, norm: Norm, trace: Trace, name: str) -> tuple[np.nd
 
 
 def post_norm_layer(
-    x: np.ndarray,
-    x8: np.ndarray,
-    layer: Layer,
-    heads: int,
-    attend: np.ndarray,
-    trace: Trace,
-    name: str,
-    position_bias: np.ndarray | None,
+    x: np.ndarray, x8: np.ndarray, model: Model, i: int, attend: np.ndarray, trace: Trace
 ) -> tuple[np.ndarray, np.ndarray]:
     """x = norm1(x + O(attention(x8))), x = norm2(x + FFN(x8)): the layer of BERT."""
-    context = attention(
-        x8, layer.attention, heads, attend, trace, name, position_bias, layer.window
-    )
+    layer, name = model.layers[i], f"layer.{i}"
+    assert layer.norm1 is not None
+    context = layer_attention(x8, model, i, attend, trace)
     z = residual(x, context, layer.attention.o, layer.attention.residual_shift)
     record(trace, f"{name}.attention.sum", z)
     x, x8 = normalize(z, layer.norm1, trace, f"{name}.attention")
@@ -125,20 +131,16 @@ def post_norm_layer(
 
 
 def pre_norm_layer(
-    x: np.ndarray,
-    x8: np.ndarray,
-    layer: Layer,
-    heads: int,
-    attend: np.ndarray,
-    trace: Trace,
-    name: str,
-    position_bias: np.ndarray | None,
+    x: np.ndarray, x8: np.ndarray, model: Model, i: int, attend: np.ndarray, trace: Trace
 ) -> tuple[np.ndarray, np.ndarray]:
-    """x = x + O(attention(norm1(x))), x = x + FFN(norm2(x)); the norms leave x as it is."""
-    _, x8 = normalize(x, layer.norm1, trace, f"{name}.attention")
-    context = attention(
-        x8, layer.attention, heads, attend, trace, name, position_bias, layer.window
-    )
+    """x = x + O(attention(norm1(x))), x = x + FFN(norm2(x)); the norms leave x as it is.
+
+    Without norm1 the attention reads x8, the operand of the norm that gave x.
+    """
+    layer, name = model.layers[i], f"layer.{i}"
+    if layer.norm1 is not None:
+        _, x8 = normalize(x, layer.norm1, trace, f"{name}.attention")
+    context = layer_attention(x8, model, i, attend, trace)
     x = residual(x, context, layer.attention.o, layer.attention.residual_shift)
     record(trace, f"{name}.attention.sum", x)
 
@@ -146,11 +148,35 @@ def pre_norm_layer(
     return feed_forward(x, x8, layer, trace, name), x8
 
 
+def layer_attention(
+    x8: np.ndarray, model: Model, i: int, attend: np.ndarray, trace: Trace
+) -> np.ndarray:
+    """The context of layer i, int8 [L, heads * d], see `golden.attention`."""
+    layer, shape = model.layers[i], model.shape
+    return attention(
+        x8,
+        layer.attention,
+        shape.heads,
+        attend,
+        trace,
+        f"layer.{i}",
+        model.position_bias,
+        layer.window,
+        model.rotary_of(i),
+        shape.kv_heads,
+    )
+
+
 def feed_forward(
     x: np.ndarray, x8: np.ndarray, layer: Layer, trace: Trace, name: str
 ) -> np.ndarray:
-    """z = x + down(table(up(x8))), int16 [L, H]."""
-    hidden = record(trace, f"{name}.ffn.hidden", linear(x8, layer.ffn.up))
+    """z = x + down(table(up(x8))), gated z = x + down(table(gate(x8)) * up(x8)), int16 [L, H]."""
+    ffn = layer.ffn
+    hidden = linear(x8, ffn.activated)
+    if ffn.gate_shift is not None:
+        record(trace, f"{name}.ffn.gate", hidden)
+        hidden = gated(hidden, linear16(x8, ffn.up), ffn.gate_shift)
+    record(trace, f"{name}.ffn.hidden", hidden)
     z = residual(x, hidden, layer.ffn.down, layer.ffn.residual_shift)
     return record(trace, f"{name}.ffn.sum", z)
 

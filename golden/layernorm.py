@@ -15,11 +15,12 @@ def layernorm(z: np.ndarray, norm: Norm) -> np.ndarray:
         n = round_shift((H * z - S1) * r, e + 4)     12 fraction bits, |n| < 2^17
         y = saturate(round_shift(n * gamma + beta, shift), 16)
 
+    Of an RMSNorm (Zhang and Sennrich, 2019) S1 is taken as 0.
     z int16 [..., H], H <= 1024; returns int16 of the same shape.
     """
     z = z.astype(np.int64)
     hidden = z.shape[-1]
-    s1 = z.sum(axis=-1, keepdims=True)
+    s1 = np.int64(0) if norm.rms else z.sum(axis=-1, keepdims=True)
     s2 = (z * z).sum(axis=-1, keepdims=True)
     v = hidden * s2 - s1 * s1 + norm.epsilon
     r, e = rsqrt(v)

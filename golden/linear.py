@@ -49,10 +49,36 @@ def linear(x: np.ndarray, layer: Linear) -> np.ndarray:
     return (high.astype(np.int16) << LOW_BITS) + lookup(layer.table_low, y)
 
 
+def linear16(x: np.ndarray, layer: Linear) -> np.ndarray:
+    """requantize(acc, m, s, 16), int16 [..., out]: q and k before they are turned, up of a gate."""
+    return requantize(accumulate(x, layer), *_multiplier(layer), bits=16)
+
+
+def gated(gate: np.ndarray, up: np.ndarray, shift: int) -> np.ndarray:
+    """saturate(round_shift(gate * up, shift), 8), int8 [..., out].
+
+    gate int8 or wide, up int16. Of a wide gate the wide operand
+    min(saturate(round_shift(gate * up, shift), 16), WIDE_MAX), int16.
+    """
+    product = round_shift(gate.astype(np.int64) * up, shift)
+    if gate.dtype == np.int16:
+        return wide_operand(saturate(product, 16))
+    return saturate(product, 8).astype(np.int8)
+
+
 def residual(x16: np.ndarray, x: np.ndarray, layer: Linear, shift: int) -> np.ndarray:
     """z = saturate(round_shift(x16, shift) + requantize(acc, m, s, 16), 16), int16 [..., out]."""
-    branch = requantize(accumulate(x, layer), *_multiplier(layer), bits=16)
-    return saturate(round_shift(x16, shift) + branch, 16).astype(np.int16)
+    return saturate(round_shift(x16, shift) + linear16(x, layer), 16).astype(np.int16)
+
+
+def in_stream(hidden: int) -> Linear:
+    """y = 128 x of `hidden` channels, int16: codes in the residual stream before a norm."""
+    return Linear(
+        weight=np.eye(hidden, dtype=np.int8),
+        bias=np.zeros(hidden, np.int32),
+        m=np.full(hidden, 1 << 15, np.int32),
+        s=np.full(hidden, 8, np.int32),
+    )
 
 
 def operand(x16: np.ndarray, shifts: np.ndarray | None = None) -> np.ndarray:

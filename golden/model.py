@@ -14,11 +14,15 @@ import numpy as np
 from golden.requantize import MULTIPLIER_MAX, MULTIPLIER_MIN, SHIFT_MAX, SHIFT_MIN
 
 HIDDEN_MAX = 1024  # LayerNorm's sums: V = H*S2 - S1^2 + E < 2^52
+RMS_HIDDEN_MAX = 1023  # RMSNorm: |n| <= sqrt(H) < 32, where LayerNorm has sqrt(H - 1)
 TOKENS_MAX = 4096  # the sum of a row of p is below 2^20
 VOCABULARY_MAX = (1 << 24) - 1  # the command stream counts the rows of the table in 24 bits
 LENGTH_MAX = 65535  # K of a sum: matmul takes 65,793, the command stream 16 bits
 OPERAND_SHIFTS = (1, 8)  # of a channel's int16 to its int8 operand; at 8 all of int16 fits
 EPSILON_MAX = (1 << 50) - 1
+GATE_SHIFT_MAX = 31
+ROTARY_ONE = 1 << 14  # 1.0 in a table of rotary positions
+ROTARY_TABLES_MAX = 2
 
 NormPlacement = Literal["post", "pre"]
 Pooling = Literal["first", "mean", "none"]
@@ -66,7 +70,8 @@ class Shape:
     `positions` counts the rows of the position table; token t reads row t + position_offset.
     `types` is 0 without segment embeddings. `norm` places the LayerNorm after ("post", BERT) or
     before ("pre") each half of a layer; `pooling` feeds the head with the first token, the mean, or
-    ("none") every token by itself.
+    ("none") every token by itself. `kv_heads` counts the heads of K and V where they are fewer
+    than those of Q, else it is None: head h of Q then has head h mod kv_heads of K and V.
     """
 
     layers: int
@@ -82,6 +87,7 @@ class Shape:
     norm: NormPlacement = "post"
     embedding_norm: bool = True
     pooling: Pooling = "first"
+    kv_heads: int | None = None
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -98,6 +104,13 @@ class Shape:
             _check_integer(f"shape.{name}", getattr(self, name), low, high)
         _check_integer("shape.heads * shape.head_size", self.inner, 1, LENGTH_MAX)
         _check_integer("shape.position_offset", self.position_offset, 0, self.positions - 1)
+        if self.kv_heads is not None:
+            _check_integer("shape.kv_heads", self.kv_heads, 1, self.heads - 1)
+            if self.heads % self.kv_heads:
+                raise ValueError(
+                    f"shape.kv_heads is {self.kv_heads}; allowed are divisors of shape.heads, "
+                    f"{self.heads}, and None"
+                )
         for name, allowed in (("norm", NormPlacement), ("pooling", Pooling)):
             value = getattr(self, name)
             if value not in get_args(allowed):
@@ -118,6 +131,11 @@ class Shape:
     def inner(self) -> int:
         """Channels of all heads together: heads * head_size."""
         return self.heads * self.head_size
+
+    @property
+    def kv_inner(self) -> int:
+        """Channels of all heads of K, and of V."""
+        return (self.kv_heads or self.heads) * self.head_size
 
     @property
     def tokens(self) -> int:
@@ -187,6 +205,7 @@ class Norm:
     epsilon is E = max(1, round(eps * H^2 / scale^2)), 1 <= E < 2^50; 1 <= shift <= 31.
     operand_shifts uint8 [H], 1..8, makes the int8 operand of the output; None is 8 everywhere.
     wide: the operand has 16 bits and its readers take two passes; operand_shifts is None then.
+    rms: True of an RMSNorm, which takes the mean as 0, of at most 1023 channels; else None.
     """
 
     gamma: np.ndarray
@@ -195,6 +214,7 @@ class Norm:
     epsilon: int
     operand_shifts: np.ndarray | None = None
     wide: bool = False
+    rms: bool | None = None
 
     def __post_init__(self) -> None:
         _check_array("gamma", self.gamma, np.int16, 1, -(1 << 15), (1 << 15) - 1)
@@ -208,6 +228,13 @@ class Norm:
             _check_shape("operand_shifts", self.operand_shifts, self.gamma.shape)
         if not isinstance(self.wide, bool):
             raise ValueError(f"wide is {self.wide!r}; allowed True and False")
+        if self.rms is not None and self.rms is not True:
+            raise ValueError(f"rms is {self.rms!r}; allowed True and None")
+        if self.rms and len(self.gamma) > RMS_HIDDEN_MAX:
+            raise ValueError(
+                f"gamma has {len(self.gamma)} channels; allowed 1..{RMS_HIDDEN_MAX} where rms is "
+                "True, so that a normalised value is below 32"
+            )
         if self.wide and self.operand_shifts is not None:
             raise ValueError("operand_shifts is an array; allowed is None where wide is True")
 
@@ -215,6 +242,9 @@ class Norm:
 @dataclass(frozen=True, eq=False)
 class Attention:
     """Projections q, k, v (inner x hidden) and o (hidden x inner) with the tensors' multipliers.
+
+    k and v are kv_inner x hidden where their heads are fewer. With rotary positions q and k give
+    16 bits at 2^-7 of the scale of the result, see `Rotary`.
 
     (score_m, score_s) brings q . k to 1/256 octaves; (context_m, context_s) brings the weighted
     mean of v to the context's scale; residual_shift belongs to the addition after o.
@@ -238,14 +268,54 @@ class Attention:
 
 @dataclass(frozen=True, eq=False)
 class FeedForward:
-    """up (ffn x hidden) with the activation's table, down (hidden x ffn)."""
+    """up (ffn x hidden) with the activation's table, down (hidden x ffn).
+
+    A gated one has gate (ffn x hidden) with the table, and up without: it gives 16 bits, and
+    down reads round_shift(gate * up, gate_shift), 1 <= gate_shift <= 31. Both are None otherwise.
+    """
 
     up: Linear
     down: Linear
     residual_shift: int = 0
+    gate: Linear | None = None
+    gate_shift: int | None = None
 
     def __post_init__(self) -> None:
         _check_integer("residual_shift", self.residual_shift, 0, 15)
+        if (self.gate is None) != (self.gate_shift is None):
+            raise ValueError("one of gate and gate_shift is None; allowed both or none")
+        if self.gate_shift is not None:
+            _check_integer("gate_shift", self.gate_shift, 1, GATE_SHIFT_MAX)
+            if self.up.table is not None:
+                raise ValueError(
+                    "up.table is an array; allowed is None beside a gate, which has it"
+                )
+
+    @property
+    def activated(self) -> Linear:
+        """The layer that has the activation's table: gate, or up without one."""
+        return self.up if self.gate is None else self.gate
+
+    @property
+    def wide(self) -> bool:
+        """The hidden activations have 16 bits."""
+        return self.activated.table_low is not None
+
+
+@dataclass(frozen=True, eq=False)
+class Rotary:
+    """Rotary positions: cos and sin, int16 [T, d / 2], unit 2^-14, -2^14..2^14.
+
+    Row t turns channels 2i and 2i + 1 of every head of Q and K of token t by the angle of column i.
+    """
+
+    cos: np.ndarray
+    sin: np.ndarray
+
+    def __post_init__(self) -> None:
+        for name, table in (("cos", self.cos), ("sin", self.sin)):
+            _check_array(name, table, np.int16, 2, -ROTARY_ONE, ROTARY_ONE)
+        _check_shape("sin", self.sin, self.cos.shape)
 
 
 @dataclass(frozen=True)
@@ -270,15 +340,18 @@ class Window:
 class Layer:
     """One encoder layer; norm1 belongs to the attention, norm2 to the feed-forward network.
 
+    norm1 is None in layer 0 alone, of a pre-norm model whose embedding has a norm: q, k and v read
+    that one's operand.
     window limits the keys that a query sees by their distance; without one it sees all that are
-    valid.
+    valid. rotary is the number of the table that turns Q and K, None where none does.
     """
 
     attention: Attention
     ffn: FeedForward
-    norm1: Norm
+    norm1: Norm | None
     norm2: Norm
     window: Window | None = None
+    rotary: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,7 +398,9 @@ class Embedding:
 class Model:
     """A whole quantized encoder. mean_m and mean_s are None unless the pooling is the mean.
 
-    head is a chain of linear layers: each but the last gives int8, the last the logits.
+    head is a chain of linear layers: each but the last gives int8, the last the logits. head_norm,
+    where there is one, stands before the last, which reads its operand: the layer before that gives
+    H channels.
 
     projection, [H, E], where the embedding is factorised: it reads the first E channels of x8, as
     do q, k and v of layer 0, and its result takes the place of the embedding in the stream.
@@ -333,6 +408,8 @@ class Model:
     position_bias, int16 [heads, 2 * T - 1] with T = shape.tokens, where scores have one: column
     k - q + T - 1 is added to the score of query q and key k of the head, in every layer. Its unit
     is the scores', 1/256 octaves: round(256 log2(e) * bias).
+
+    rotary: the one or two tables of rotary positions that layers name, None where there are none.
     """
 
     shape: Shape
@@ -344,6 +421,8 @@ class Model:
     head: tuple[Linear, ...]
     projection: Linear | None = None
     position_bias: np.ndarray | None = None
+    rotary: tuple[Rotary, ...] | None = None
+    head_norm: Norm | None = None
 
     def __post_init__(self) -> None:
         shape = self.shape
@@ -359,6 +438,12 @@ class Model:
             if (norm is not None) != wanted:
                 found, allowed = ("a norm", "None") if norm is not None else ("None", "a norm")
                 raise ValueError(f"{name} is {found}; allowed is {allowed} for {shape}")
+        for i, layer in enumerate(self.layers):
+            if layer.norm1 is None and (i or not (shape.norm == "pre" and shape.embedding_norm)):
+                raise ValueError(
+                    f"layer.{i}.norm1 is None; allowed is that in layer 0 of norm 'pre' with an "
+                    "embedding norm"
+                )
         for name, norm in self.norms():
             _check_shape(f"{name}.gamma", norm.gamma, (shape.hidden,))
         if self.projection is not None and (shape.norm == "pre" or self.inputs(0) > shape.hidden):
@@ -370,15 +455,21 @@ class Model:
             _check_shape(f"{name}.weight", linear.weight, (rows, columns))
             if linear.m is None:
                 raise ValueError(f"{name}.m is None; allowed is an array of {rows}")
-            if linear.table is not None and not name.endswith(".up"):
+            if linear.table is not None and not name.endswith((".up", ".gate")):
                 raise ValueError(
-                    f"{name}.table is an array; allowed is None: only ffn.up and the hidden layers "
-                    "of the head have an activation"
+                    f"{name}.table is an array; allowed is None: only ffn.up, ffn.gate and the "
+                    "hidden layers of the head have an activation"
                 )
         if self.position_bias is not None:
             columns = 2 * shape.tokens - 1
             _check_array("position_bias", self.position_bias, np.int16, 2, -(1 << 15), 2**15 - 1)
             _check_shape("position_bias", self.position_bias, (shape.heads, columns))
+            if shape.kv_heads is not None:
+                raise ValueError(
+                    f"position_bias is an array; allowed is None with {shape.kv_heads} heads of K "
+                    f"and V for {shape.heads} of Q"
+                )
+        self._check_rotary()
         self._check_head()
         self._check_context()
         self._check_wide()
@@ -386,13 +477,15 @@ class Model:
     @property
     def precise(self) -> bool:
         """Some operand has 16 bits."""
-        tables = any(layer.ffn.up.table_low is not None for layer in self.layers)
-        return tables or any(norm.wide for _, norm in self.norms())
+        return any(layer.ffn.wide for layer in self.layers) or any(
+            norm.wide for _, norm in self.norms()
+        )
 
     def attention_wide(self, layer: int) -> bool:
         """Whether q, k and v of a layer read a wide operand."""
-        if self.shape.norm == "pre":
-            return self.layers[layer].norm1.wide
+        own = self.layers[layer].norm1
+        if self.shape.norm == "pre" and own is not None:
+            return own.wide
         before = self.layers[layer - 1].norm2 if layer else self.embedding.norm
         return before is not None and before.wide
 
@@ -402,15 +495,23 @@ class Model:
         last = self.layers[-1].norm2 if self.final_norm is None else self.final_norm
         return last.wide and self.shape.pooling != "mean"
 
+    def rotary_of(self, layer: int) -> Rotary | None:
+        """The table that turns Q and K of a layer, None where none does."""
+        place = self.layers[layer].rotary
+        return None if place is None or self.rotary is None else self.rotary[place]
+
     def norms(self) -> Iterator[tuple[str, Norm]]:
         """Every LayerNorm with its name, in the order of use."""
         if self.embedding.norm is not None:
             yield "embedding.norm", self.embedding.norm
         for i, layer in enumerate(self.layers):
-            yield f"layer.{i}.norm1", layer.norm1
+            if layer.norm1 is not None:
+                yield f"layer.{i}.norm1", layer.norm1
             yield f"layer.{i}.norm2", layer.norm2
         if self.final_norm is not None:
             yield "final_norm", self.final_norm
+        if self.head_norm is not None:
+            yield "head_norm", self.head_norm
 
     def inputs(self, layer: int) -> int:
         """Channels that q, k and v of a layer read: H, or E of a factorised embedding."""
@@ -420,16 +521,37 @@ class Model:
 
     def _projections(self) -> Iterator[tuple[str, Linear, int, int]]:
         hidden, inner, ffn = self.shape.hidden, self.shape.inner, self.shape.ffn
+        keys = self.shape.kv_inner
         if self.projection is not None:
             yield "projection", self.projection, hidden, self.inputs(0)
         for i, layer in enumerate(self.layers):
             attention = layer.attention
             yield f"layer.{i}.attention.q", attention.q, inner, self.inputs(i)
-            yield f"layer.{i}.attention.k", attention.k, inner, self.inputs(i)
-            yield f"layer.{i}.attention.v", attention.v, inner, self.inputs(i)
+            yield f"layer.{i}.attention.k", attention.k, keys, self.inputs(i)
+            yield f"layer.{i}.attention.v", attention.v, keys, self.inputs(i)
             yield f"layer.{i}.attention.o", attention.o, hidden, inner
+            if layer.ffn.gate is not None:
+                yield f"layer.{i}.ffn.gate", layer.ffn.gate, ffn, hidden
             yield f"layer.{i}.ffn.up", layer.ffn.up, ffn, hidden
             yield f"layer.{i}.ffn.down", layer.ffn.down, hidden, ffn
+
+    def _check_rotary(self) -> None:
+        shape, count = self.shape, len(self.rotary or ())
+        if self.rotary is not None and not 1 <= count <= ROTARY_TABLES_MAX:
+            raise ValueError(f"rotary counts {count}; allowed 1..{ROTARY_TABLES_MAX}, or None")
+        for j, table in enumerate(self.rotary or ()):
+            if shape.head_size % 2:
+                raise ValueError(
+                    f"shape.head_size is {shape.head_size}; allowed is an even one with rotary "
+                    "positions, which turn pairs of channels"
+                )
+            _check_shape(f"rotary.{j}.cos", table.cos, (shape.tokens, shape.head_size // 2))
+        for i, layer in enumerate(self.layers):
+            if layer.rotary is not None and not 0 <= layer.rotary < count:
+                raise ValueError(
+                    f"layer.{i}.rotary is {layer.rotary}; allowed is None"
+                    + (f" and 0..{count - 1}" if count else ", the model has no such table")
+                )
 
     def _check_head(self) -> None:
         if not self.head:
@@ -444,6 +566,9 @@ class Model:
             if not last and linear.m is None:
                 raise ValueError(f"head.{j}.m is None; allowed is an array of {rows}")
             columns = rows
+        before, hidden = self.head[-2].weight.shape[0] if self.head[1:] else 0, self.shape.hidden
+        if self.head_norm is not None and before != hidden:
+            raise ValueError(f"head_norm has {before} channels before it; allowed {hidden}")
 
     def _check_wide(self) -> None:
         if not self.precise:
@@ -453,7 +578,9 @@ class Model:
         heads = [(f"head.{j}", linear) for j, linear in enumerate(self.head)]
         for name, linear in heads:
             if linear.table_low is not None:
-                raise ValueError(f"{name}.table_low is an array; allowed only for ffn.up")
+                raise ValueError(
+                    f"{name}.table_low is an array; allowed only for ffn.up and ffn.gate"
+                )
         for name, linear in [(name, x) for name, x, _, _ in self._projections()] + heads:
             # The sum of the low halves gives half a weight each, and 1 by its floor.
             sums = np.abs(linear.weight.astype(np.int32)).sum(axis=1, dtype=np.int64)

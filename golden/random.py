@@ -11,6 +11,8 @@ import numpy as np
 
 from golden.model import (
     OPERAND_SHIFTS,
+    RMS_HIDDEN_MAX,
+    ROTARY_ONE,
     Attention,
     Embedding,
     FeedForward,
@@ -18,10 +20,12 @@ from golden.model import (
     Linear,
     Model,
     Norm,
+    Rotary,
     Shape,
     Window,
 )
 from golden.requantize import SHIFT_MAX
+from golden.rotary import FRACTION
 
 WEIGHT_SPREAD = 73  # standard deviation of a uniform code in -127..127
 CODE_SPREAD = 32  # the spread that int8 activations are scaled to; 4 of them reach saturation
@@ -36,19 +40,38 @@ def random_model(
     precise: bool = False,
     biased: bool = False,
     windowed: bool = False,
+    rotary: bool = False,
+    gated: bool = False,
+    rms: bool = False,
+    first_norm: bool = True,
+    head_norm: bool = False,
 ) -> Model:
     """A model of this shape; the same seed gives the same model.
 
     embedding_size: channels of a factorised embedding, 0 where it is not. precise: with wide
-    operands. biased: with a position bias. windowed: with windows in most layers.
+    operands. biased: with a position bias, unless heads share K and V. windowed: with windows in
+    most layers. rotary: with two tables of rotary positions, where the heads have pairs. gated:
+    with gated feed-forwards, but every fourth. rms: with norms that are RMSNorms, but every fourth.
+    first_norm: with norm1 in layer 0, or, where the embedding has a norm and the others are "pre",
+    without. head_norm: with a norm before the last layer of the head.
     """
     rng = np.random.default_rng(seed)
     model = _whole(rng, shape)
+    if head_norm:
+        model = replace(model, head_norm=_norm(rng, shape.hidden))
+    if gated:
+        model = with_gates(rng, model)
+    if rms:
+        model = with_rms_norms(rng, model)
+    if rotary and shape.head_size % 2 == 0:
+        model = turned(rng, model)
+    if not first_norm and shape.norm == "pre" and shape.embedding_norm:
+        model = replace(model, layers=(replace(model.layers[0], norm1=None), *model.layers[1:]))
     if embedding_size:
         model = factorised(rng, model, embedding_size)
     if precise:
         model = widened(rng, model)
-    if biased:
+    if biased and shape.kv_heads is None:
         model = positioned(rng, model)
     return limited(rng, model) if windowed else model
 
@@ -64,6 +87,85 @@ def positioned(rng: np.random.Generator, model: Model) -> Model:
     table[rng.integers(16, size=size) == 0] = -(1 << 15)
     table[np.arange(size[0]), rng.integers(size[1], size=size[0])] = (1 << 15) - 1
     return replace(model, position_bias=table)
+
+
+def turned(rng: np.random.Generator, model: Model) -> Model:
+    """The model with two tables of rotary positions, which its layers take in turn, or none.
+
+    Most angles are any: a test that one entry can fail says more than a smooth function's. Some
+    pairs are not turned, and of some entries both numbers are 2^14. Q and K have twice the spread
+    of other codes, so that results saturate.
+    """
+    shape = model.shape
+    size = shape.tokens, shape.head_size // 2
+
+    def table() -> Rotary:
+        cos = rng.integers(-ROTARY_ONE, ROTARY_ONE + 1, size)
+        cos[:, rng.integers(4, size=size[1]) == 0] = ROTARY_ONE
+        sin = np.array([isqrt(ROTARY_ONE**2 - x * x) for x in cos.ravel().tolist()])
+        sin = sin.reshape(size) * rng.choice((-1, 1), size)
+        both = rng.integers(8, size=size) == 0
+        cos[both], sin[both] = ROTARY_ONE, -ROTARY_ONE
+        return Rotary(cos.astype(np.int16), sin.astype(np.int16))
+
+    def layer(place: int, of: Layer) -> Layer:
+        which = (place + first) % 3
+        if which == 2:
+            return of
+        attention = of.attention
+        q, k = (_scaled(x, 2 << FRACTION) for x in (attention.q, attention.k))
+        attention = replace(attention, q=q, k=k, score_s=attention.score_s + 2)
+        return replace(of, attention=attention, rotary=which)
+
+    tables, first = (table(), table()), int(rng.integers(2))
+    layers = tuple(layer(place, of) for place, of in enumerate(model.layers))
+    return replace(model, layers=layers, rotary=tables)
+
+
+def with_gates(rng: np.random.Generator, model: Model) -> Model:
+    """The model with gated feed-forwards in three layers out of four.
+
+    The table of `gate` has any codes, so products have about the spread of codes where that of
+    `up` is CODE_SPREAD * 2^(gate_shift - 6).
+    """
+    shape = model.shape
+
+    def layer(of: Layer) -> Layer:
+        if not rng.integers(4):
+            return of
+        shift = int(rng.integers(11, 14))
+        gate = _linear(rng, shape.ffn, shape.hidden, table=_table(rng))
+        up = _linear(rng, shape.ffn, shape.hidden, spread_out=CODE_SPREAD << shift - 6)
+        return replace(of, ffn=replace(of.ffn, up=up, gate=gate, gate_shift=shift))
+
+    return replace(model, layers=tuple(map(layer, model.layers)))
+
+
+def with_rms_norms(rng: np.random.Generator, model: Model) -> Model:
+    """The model with RMSNorms in the place of three norms out of four."""
+
+    def norm(of: Norm) -> Norm:
+        small = len(of.gamma) <= RMS_HIDDEN_MAX
+        return replace(of, rms=True) if small and rng.integers(4) else of
+
+    def optional(of: Norm | None) -> Norm | None:
+        return None if of is None else norm(of)
+
+    return replace(
+        model,
+        embedding=replace(model.embedding, norm=optional(model.embedding.norm)),
+        layers=tuple(
+            replace(of, norm1=optional(of.norm1), norm2=norm(of.norm2)) for of in model.layers
+        ),
+        final_norm=optional(model.final_norm),
+        head_norm=optional(model.head_norm),
+    )
+
+
+def _scaled(layer: Linear, times: int) -> Linear:
+    """The layer with results so many times as large, a power of two."""
+    assert layer.s is not None
+    return replace(layer, s=layer.s - (times.bit_length() - 1))
 
 
 def limited(rng: np.random.Generator, model: Model) -> Model:
@@ -93,10 +195,12 @@ def widened(rng: np.random.Generator, model: Model) -> Model:
         return replace(of, operand_shifts=None, wide=True, shift=of.shift - int(rng.integers(2)))
 
     def layer(of: Layer) -> Layer:
-        up, low = of.ffn.up, _table(rng) if rng.integers(4) else None
+        active, low = of.ffn.activated, _table(rng) if rng.integers(4) else None
         if low is not None:
-            low[(up.table == -128) & (low < 0)] = 0
-        ffn = replace(of.ffn, up=replace(up, table_low=low))
+            low[(active.table == -128) & (low < 0)] = 0
+        active = replace(active, table_low=low)
+        gated = of.ffn.gate is not None
+        ffn = replace(of.ffn, gate=active) if gated else replace(of.ffn, up=active)
         norm1, norm2 = norm(of.norm1) or of.norm1, norm(of.norm2) or of.norm2
         return replace(of, ffn=ffn, norm1=norm1, norm2=norm2)
 
@@ -108,13 +212,15 @@ def widened(rng: np.random.Generator, model: Model) -> Model:
         embedding=embedding,
         layers=tuple(map(layer, model.layers)),
         final_norm=norm(model.final_norm) or model.final_norm,
+        head_norm=norm(model.head_norm) or model.head_norm,
     )
 
 
 def factorised(rng: np.random.Generator, model: Model, size: int) -> Model:
     """The model with an embedding of this many channels and a projection."""
     hidden, attention = model.shape.hidden, model.layers[0].attention
-    q, k, v = (_linear(rng, model.shape.inner, size) for _ in range(3))
+    inner, keys = model.shape.inner, model.shape.kv_inner
+    q, k, v = (_linear(rng, rows, size) for rows in (inner, keys, keys))
     first = replace(model.layers[0], attention=replace(attention, q=q, k=k, v=v))
     norm = model.embedding.norm
     assert norm is not None
@@ -248,8 +354,8 @@ def _layer(rng: np.random.Generator, shape: Shape) -> Layer:
     context_m, context_s = multiplier(isqrt(16 * min(shape.tokens, 9)), 8)
     attention = Attention(
         q=_linear(rng, inner, hidden),
-        k=_linear(rng, inner, hidden),
-        v=_linear(rng, inner, hidden),
+        k=_linear(rng, shape.kv_inner, hidden),
+        v=_linear(rng, shape.kv_inner, hidden),
         o=_linear(rng, hidden, inner, spread_out=branch),
         score_m=score_m,
         score_s=score_s,

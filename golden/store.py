@@ -23,11 +23,12 @@ from golden.model import Model
 ARRAYS = "quantized.npz"
 DESCRIPTION = "quantized.json"
 FORMAT = "bert2rtl quantized model"
-VERSION = 8
-READABLE = (1, 2, 3, 4, 5, 6, 7, 8)
+VERSION = 9
+READABLE = (1, 2, 3, 4, 5, 6, 7, 8, 9)
 """1 has no shifts of int8 operands, 1 and 2 have no low tables, 1 to 3 have no projection,
 1 to 4 no wide operands, 1 to 5 no hash of the description, 1 to 6 no position bias,
-1 to 7 no windows."""
+1 to 7 no windows, 1 to 8 no rotary positions, gates, RMSNorm, heads that share K and V and
+first layers without norm1, and no norm in the head."""
 
 
 def save(model: Model, directory: str | Path, info: dict[str, Any]) -> None:

@@ -39,7 +39,7 @@ from quant.model import float_model
 from quant.model.spec import CLASSIFICATION
 from quant.quantize import given, variants
 from quant.quantize.observers import METHODS
-from quant.quantize.options import REMEDIES, Options
+from quant.quantize.options import REMEDIES, Options, applicable, idle
 from quant.quantize.variants import Variant
 from quant.texts.corpora import SPLITS
 from quant.texts.data_file import layout_of
@@ -64,7 +64,7 @@ class Row:
 PARTS = ("numerics", "remedies")
 
 
-def rows(parts: Sequence[str] = PARTS) -> list[Row]:
+def rows(parts: Sequence[str] = PARTS, remedies: Sequence[str] = REMEDIES) -> list[Row]:
     """The plain contract, then it with one choice changed at a time.
 
     numerics: what the contract decided. remedies: each one alone, all, and all but each one.
@@ -86,10 +86,10 @@ def rows(parts: Sequence[str] = PARTS) -> list[Row]:
             ),
         ]
     if "remedies" in parts:
-        found += [Row(f"{name} alone", replace(plain, remedies=(name,))) for name in REMEDIES]
-        found.append(Row("all remedies", replace(plain, remedies=REMEDIES)))
-        for name in REMEDIES:
-            rest = tuple(other for other in REMEDIES if other != name)
+        found += [Row(f"{name} alone", replace(plain, remedies=(name,))) for name in remedies]
+        found.append(Row("all remedies", replace(plain, remedies=tuple(remedies))))
+        for name in remedies:
+            rest = tuple(other for other in remedies if other != name)
             found.append(Row(f"all but {name}", replace(plain, remedies=rest)))
     return found
 
@@ -179,7 +179,7 @@ def ablation_command(options: argparse.Namespace) -> int:
     )
     known = labels >= 0
     results = []
-    for row in rows(options.parts or PARTS):
+    for row in rows(options.parts or PARTS, applicable(checkpoint.spec)):
         quantized = calibrator.quantize(row.options, partial(variant_logits, row=row))
         codes = variant_logits(quantized.model, texts, row)
         logits = codes * quantized.info["tensors"]["logits"]["scale"]
@@ -196,6 +196,8 @@ def ablation_command(options: argparse.Namespace) -> int:
     if not known.all():
         print(f"{np.sum(~known)} of {len(texts)} texts have no label: accuracy is over the others")
     print(format_table(results, accuracy, len(texts)))
+    for name, why in idle(checkpoint.spec).items():
+        print(f"{name} has no effect: {why}")
     if options.json:
         values = {
             "texts": len(texts),

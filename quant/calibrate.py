@@ -63,7 +63,7 @@ from quant.quantize.encoder import Quantized, quantize, with_tokens
 from quant.quantize.given import TABLE
 from quant.quantize.logit_correction import correct_logits
 from quant.quantize.observers import METHODS, MIN_MAX, Observer, Observing
-from quant.quantize.options import REMEDIES, Options
+from quant.quantize.options import REMEDIES, Options, applicable, idle
 from quant.quantize.quantizers import CalibrationError
 from quant.quantize.rewriting import REWRITINGS, Rewritten, rewrite
 from quant.quantize.splitting import Split
@@ -410,7 +410,8 @@ class Calibrator:
         What is known is not tried again.
         """
         known = Trials() if known is None else known
-        trial, left = self._few or self, len(REMEDIES) + 2
+        remedies = applicable(self.checkpoint.spec)
+        trial, left = self._few or self, len(remedies) + 2
 
         def error(names: tuple[str, ...]) -> float:
             nonlocal left
@@ -434,7 +435,7 @@ class Calibrator:
             self.bar.say(f"remedies tried: {choose.named(names)}: error {found:.3g}")
             return found
 
-        chosen, trials = choose.choose(REMEDIES, error)
+        chosen, trials = choose.choose(remedies, error)
         return replace(options, remedies=chosen), {
             choose.joined(names): found for names, found in trials.items() if found < inf
         }
@@ -503,6 +504,9 @@ def calibrate(
         trials: dict[str, float] = {}
         if options.remedies is None:
             options, trials = calibrator.choose(options, known)
+        else:
+            useful = tuple(name for name in options.remedies if name in applicable(spec))
+            options = replace(options, remedies=useful)
         bar.left(3 * tokens)
         quantized = calibrator.quantize(options)
         likeness = calibrator.likeness(quantized)
@@ -742,15 +746,17 @@ def summary(quantized: Quantized, errors: dict[str, TensorError]) -> str:
     name = max(proof, key=lambda name: proof[name]["bound"] / proof[name]["limit"])
     bound, limit = proof[name]["bound"], proof[name]["limit"]
     info = quantized.info
+    spec = EncoderSpec.from_json(info["spec"])
     taken, trials = tuple(info["calibration"]["remedies"]), info["trials"]
     lines = [table(errors), f"remedies: {choose.named(taken)}"]
     if trials:
         measure = _MEASURES.get(info["spec"]["task"], "error of the logits")
         tried = ", ".join(f"{names} {error:.3g}" for names, error in trials.items())
         split = {tuple(n for n in names.split("+") if n != NONE): e for names, e in trials.items()}
-        if why := choose.reason(taken, split, REMEDIES):
+        if why := choose.reason(taken, split, applicable(spec)):
             lines[-1] += f": {why}"
         lines.append(f"tried, by the mean {measure}: {tried}")
+    lines += [f"{name} has no effect: {why}" for name, why in idle(spec).items()]
     lines.append(
         f"no overflow: {len(proof):,} bounds proven, the tightest is {name}: {bound:,} < {limit:,}"
     )

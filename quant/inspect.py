@@ -54,7 +54,15 @@ from quant.quantize.observers import Observer
 from quant.quantize.stand_in import stand_in
 from quant.texts.corpora import CORPORA
 from quant.texts.data_file import add_columns, layout_of
-from rtl.compile.fit import biased_heads, longest_sequence, needed_labels, windowed
+from rtl.compile.fit import (
+    biased_heads,
+    has_gates,
+    has_rms_norm,
+    longest_sequence,
+    needed_labels,
+    pairs_of,
+    windowed,
+)
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES, Config, ceil_div
 from rtl.interface.options import options_of
@@ -80,7 +88,10 @@ _POOLED = {
 TEXTS = 16
 TOKENS = 128
 SHOWN = 8
-OPERANDS = (".norm", ".context", ".ffn.up", ".ffn.hidden", ".q", ".k", ".v", "pooled")
+OPERANDS = (
+    *(".norm", ".context", ".ffn.up", ".ffn.gate.linear", ".ffn.gate", ".ffn.hidden"),
+    *(".q", ".k", ".v", "pooled"),
+)
 """Tensors whose channels share one int8 scale, by the last part of their name."""
 
 EXAMPLES = """\
@@ -166,7 +177,10 @@ def smallest(model: Model, lanes: int, tokens: int) -> Config:
         ffn=max([shape.ffn, *(width for width in widths if width > hidden)]),
         labels=shape.labels,
         bias_heads=biased_heads(model),
+        rotary_pairs=pairs_of(model),
         windows=windowed(model),
+        rms_norm=has_rms_norm(model),
+        gated=has_gates(model),
     )
     config = replace(config, labels=needed_labels(shape, config))
     found = longest_sequence(model, config)
@@ -193,10 +207,14 @@ def needs(checkpoint: Checkpoint, model: Model, lanes: int, tokens: int) -> Need
 
 
 def reaches(observers: dict[str, Observer]) -> list[Reach]:
-    """The tensors of OPERANDS with channels that reach OUTLIER times as far as the median one."""
+    """The tensors of OPERANDS with channels that reach OUTLIER times as far as the median one.
+
+    `up` beside a gate is none of them: it has 16 bits.
+    """
     found = []
     for name, observer in observers.items():
-        if not name.endswith(OPERANDS):
+        gated = name.endswith(".up") and f"{name.removesuffix('up')}gate" in observers
+        if gated or not name.endswith(OPERANDS):
             continue
         low, high = observer.channel_extremes
         peaks = np.maximum(-low, high)
@@ -296,11 +314,18 @@ def parameters(checkpoint: Checkpoint) -> int:
 
 
 def parts(checkpoint: Checkpoint) -> dict[str, int]:
-    """The parameters by part: embedding, layer, head; what layers share counts once."""
+    """The parameters by part: embedding, layer, head; what layers share counts once.
+
+    Tables of rotary positions are none, nor are zeros in the place of other positions or of the
+    beta of an RMSNorm.
+    """
     spec, found = checkpoint.spec, dict[str, int]()
     distinct = {id(array): (name, array) for name, array in checkpoint.arrays.items()}
     for name, array in distinct.values():
         part, size = name.split(".")[0], array.size
+        absent = name == "embedding.position" or (spec.rms_norm and name.endswith(".beta"))
+        if part == "rotary" or (absent and not array.any()):
+            continue
         if name == BIAS:  # differences of one bucket share a column
             size = np.unique(array, axis=1).size
         if part == "embedding" and "projection" not in name:  # what is beyond its size is zero
@@ -337,6 +362,12 @@ def _tokens(spec: EncoderSpec) -> str:
 
 def _bias(spec: EncoderSpec) -> str:
     bias = ", scores with a bias by relative positions" if spec.position_bias else ""
+    if spec.rotary:
+        bias += ", rotary positions"
+    if spec.kv_heads:
+        bias += f", {spec.kv_heads} heads of K and V"
+    for there, name in ((spec.gated, "gated feed-forward"), (spec.rms_norm, "RMSNorm")):
+        bias += f", {name}" if there else ""
     return bias + (f"; windows, {said(spec.windows)}" if spec.windows else "")
 
 

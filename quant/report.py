@@ -6,6 +6,7 @@ The page carries all it needs: inline SVG, no script, no font or file from elsew
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -151,9 +152,10 @@ def softmax_curve() -> str:
 def norm_curve(
     name: str, norm: Norm, arrays: dict[str, Any], z: NDArray[Any], scales: Sequence[float]
 ) -> str:
-    """Histogram of the integer LayerNorm's error on real rows, in LSB of its int16 output."""
+    """Histogram of the integer norm's error on real rows, in LSB of its int16 output."""
     input_scale, output_scale, epsilon = scales
-    exact = float_model.layer_norm(z * input_scale, arrays["gamma"], arrays["beta"], epsilon)
+    function = float_model.rms_norm if norm.rms else float_model.layer_norm
+    exact = function(z * input_scale, arrays["gamma"], arrays["beta"], epsilon)
     error = (layernorm.layernorm(z, norm) - (exact / output_scale).clip(-32768, 32767)).ravel()
     counts, edges = np.histogram(error, 61)
     chart = charts.histogram(edges, counts, None, "LayerNorm error")
@@ -167,7 +169,8 @@ def norms(model: Model) -> list[tuple[str, str, Norm]]:
         found.append(("embedding", "embedding.norm", model.embedding.norm))
     if model.shape.norm == "post":
         for i, layer in enumerate(model.layers):
-            found.append((f"layer.{i}.attention", f"layer.{i}.norm1", layer.norm1))
+            if layer.norm1 is not None:
+                found.append((f"layer.{i}.attention", f"layer.{i}.norm1", layer.norm1))
             found.append((f"layer.{i}.ffn", f"layer.{i}.norm2", layer.norm2))
     return found[:NORMS_DRAWN]
 
@@ -177,8 +180,9 @@ def error_curves(classifier: Classifier, tokens: Tokens) -> str:
     arrays = classifier.require_checkpoint().arrays
     parts = ["<h3>Softmax: 2^(-d/256) in 8 bits</h3>", softmax_curve()]
     parts.append(f"<h3>Activation of layer 0: {spec.activation}</h3>")
-    formats = [tensors[f"layer.0.ffn.{name}"] for name in ("up", "hidden")]
-    parts.append(table_curve(model.layers[0].ffn.up, spec.activation, *formats))
+    ends = ("gate.linear", "gate") if spec.gated else ("up", "hidden")
+    formats = [tensors[f"layer.0.ffn.{name}"] for name in ends]
+    parts.append(table_curve(model.layers[0].ffn.activated, spec.activation, *formats))
     for j, name in enumerate(spec.head_activations):
         parts.append(f"<h3>Head layer {j}: {name}</h3>")
         formats = [tensors[f"head.{j}.linear"], tensors[f"head.{j}"]]
@@ -190,7 +194,10 @@ def error_curves(classifier: Classifier, tokens: Tokens) -> str:
         values = {
             key: arrays[f"{parameters}.{key}"].astype(np.float64) for key in ("gamma", "beta")
         }
-        values["beta"] = values["beta"] - np.array(tensors[f"{name}.norm"].get("centres", 0.0))
+        frame = tensors[f"{name}.norm"]
+        factors = np.array(frame.get("factors", 1.0))
+        values["gamma"] = values["gamma"] / factors
+        values["beta"] = (values["beta"] - np.array(frame.get("centres", 0.0))) / factors
         scales = [tensors[f"{name}.{key}"]["scale"] for key in ("sum", "norm")]
         epsilon = spec.embedding_epsilon if name == "embedding" else spec.epsilon
         rows = trace[f"{name}.sum"]
@@ -199,11 +206,17 @@ def error_curves(classifier: Classifier, tokens: Tokens) -> str:
 
 
 def memory(model: Model) -> str:
-    """Bytes of the integer parameters by part."""
+    """Bytes of the integer parameters and tables by part."""
     parts = {
         "embedding, tokens": model.embedding.token.nbytes << model.embedding.wide,
         "embedding, positions": model.embedding.position.nbytes << model.embedding.wide,
     }
+    if model.projection is not None:
+        parts["embedding, projection"] = _bytes(model.projection)
+    if model.position_bias is not None:
+        parts["position bias"] = model.position_bias.nbytes
+    if model.rotary is not None:
+        parts["rotary positions"] = sum(t.cos.nbytes + t.sin.nbytes for t in model.rotary)
     for i, layer in enumerate(model.layers):
         a = layer.attention
         linears = {
@@ -214,19 +227,21 @@ def memory(model: Model) -> str:
             "up": layer.ffn.up,
             "down": layer.ffn.down,
         }
+        if layer.ffn.gate is not None:
+            linears["gate"] = layer.ffn.gate
         for name, linear in linears.items():
             parts[f"layer {i}, {name}"] = _bytes(linear)
     for j, linear in enumerate(model.head):
         parts[f"head {j}"] = _bytes(linear)
-    parts["norms"] = sum(n.gamma.nbytes + n.beta.nbytes for _, n in model.norms())
+    parts["norms"] = sum(_bytes(norm) for _, norm in model.norms())
     total = sum(parts.values())
     chart = overview.bars([(name, float(size), f"{size:,} B") for name, size in parts.items()])
     return f"<p>{total:,} bytes in all, biases, multipliers and tables included.</p>{chart}"
 
 
-def _bytes(linear: Linear) -> int:
-    arrays = (linear.weight, linear.bias, linear.m, linear.s, linear.table)
-    return sum(array.nbytes for array in arrays if array is not None)
+def _bytes(part: Linear | Norm) -> int:
+    arrays = (getattr(part, field.name) for field in fields(part))
+    return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
 
 def page(

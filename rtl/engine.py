@@ -6,7 +6,7 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-from amaranth.hdl import Array, Cat, Elaboratable, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Array, Cat, Const, Elaboratable, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -175,8 +175,10 @@ class Engine(wiring.Component):
         if self.position_bias is not None:
             m.submodules.position_bias = self.position_bias
         self._connect(m)
-        x8, weights = self._x8(m), self._weights(m)
-        self._operands(m, x8, weights, self._banks(m))
+        x8, weights, banks = self._x8(m), self._weights(m), self._banks(m)
+        self._operands(m, x8, weights, banks)
+        if self.config.gated:
+            self._gate(m, banks)
         return m
 
     def _connect(self, m: Module) -> None:
@@ -204,6 +206,8 @@ class Engine(wiring.Component):
         connect(m, loader.operation, sequencer.i)
         connect(m, loader.parameter, epilogue.parameter)
         connect(m, loader.table, epilogue.table)
+        if self.config.rotary_pairs:
+            connect(m, loader.rotary, epilogue.rotary)
         connect(m, sequencer.o, tiles.i)
         connect(m, tiles.o, issuer.i)
         connect(m, sequencer.score_multiplier, epilogue.score_multiplier)
@@ -318,14 +322,15 @@ class Engine(wiring.Component):
         a_bank, b_bank = reading[bank_bits:][:2], issuer.o.b_address[bank_bits:][:2]
         for number, name in enumerate(("query", "key", "value", "context")):
             words = []
+            address = Mux(issuer.o.b_banks[number], issuer.o.b_address, reading)
+            if config.gated:
+                address = Mux(epilogue.gate.en, epilogue.gate.address, address)
             for way, way_name in enumerate(self._ways(f"{name}_bank")):
                 bank = Memory(word, config.bank_words)
                 m.submodules[way_name] = bank
                 words.append(bank.read.data)
                 m.d.comb += [
-                    bank.read.address.eq(
-                        Mux(issuer.o.b_banks[number], issuer.o.b_address, reading)
-                    ),
+                    bank.read.address.eq(address),
                     bank.write.en.eq(
                         epilogue.bank.en[way] & (epilogue.bank.address[bank_bits:][:2] == number)
                     ),
@@ -344,6 +349,23 @@ class Engine(wiring.Component):
                 with m.Case(number):
                     m.d.comb += self.bank.data.eq(Array(map(high, words))[asked_way])
         return Banks(banks, a_number, b_number)
+
+    def _gate(self, m: Module, banks: Banks) -> None:
+        """The word of the banks that the epilogue asks for: an OR, as of the operands.
+
+        It reads them for a LINEAR with a gate, whose operands come from elsewhere.
+        """
+        gate, early = self.epilogue.gate, Memory.latency - 1
+        bank_bits = (self.config.bank_words - 1).bit_length()
+        bank = delay(m, gate.address[bank_bits:][:2], early, "gate_bank")
+        way = delay(m, gate.way, early, "gate_way") if self.config.ways > 1 else Const(0)
+        words = []
+        for number, of_bank in enumerate(banks.words):
+            for place, word in enumerate(of_bank):
+                here = (bank == number) & (way == place)
+                taken = register(m, here, f"gate_{number}_{place}")
+                words.append(Mux(taken, word.as_value(), 0))
+        m.d.comb += gate.data.eq(reduce(or_, words))
 
     def _operands(
         self, m: Module, x8: list[data.View], weights: list[data.View], banks: Banks

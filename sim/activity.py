@@ -239,6 +239,7 @@ def _loader(record: Record, program: Program) -> Lane:
         Opcode.NORM: "gamma and beta",
         Opcode.TABLE: "an activation table",
         Opcode.BIAS: "a position bias",
+        Opcode.ROTARY: "rotary positions",
     }
     choices = [(taken & ~payload, State(Kind.OTHER, "takes a descriptor"))]
     choices += [

@@ -15,6 +15,7 @@ from quant.calibrate import default_out, ensure
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.foreign.checkpoint import load as load_checkpoint
+from quant.quantize.options import applicable
 from quant.quantize.stand_in import stand_in
 from quant.quantized_model import QuantizedModel
 
@@ -158,13 +159,15 @@ def shape_of(options: argparse.Namespace) -> tuple[Model, Path]:
         return load(out)[0], out
     if options.model is not None and not (checkpoint / "config.json").is_file():
         quantized_of(options)  # which says why it is none
+    loaded = load_checkpoint(checkpoint)
+    split = "split adds up to 16 neurons a layer, " if "split" in applicable(loaded.spec) else ""
     print(
         f"note: {checkpoint} is not calibrated yet: this is its shape without remedies, of which "
-        "split adds up to 16 neurons a layer, shift and wide some cycles",
+        f"{split}shift and wide add some cycles",
         file=sys.stderr,
         flush=True,
     )
-    return stand_in(load_checkpoint(checkpoint)), checkpoint
+    return stand_in(loaded), checkpoint
 
 
 def model_of(options: argparse.Namespace) -> tuple[Path, QuantizedModel]:

@@ -106,7 +106,7 @@ def phases(program: Program, tokens: int, operations: Sequence[dict[str, Any]]) 
     seen = {operation["number"]: operation for operation in operations}
     result = []
     for number, step in enumerate(program.steps):
-        if step.opcode in (Opcode.HEADER, Opcode.TABLE, Opcode.BIAS, Opcode.END):
+        if step.opcode in (Opcode.HEADER, Opcode.TABLE, Opcode.BIAS, Opcode.ROTARY, Opcode.END):
             continue
         name = f"{step.name}.attend" if step.opcode is Opcode.ATTEND else step.name
         operation = seen.get(number % 256, {})

@@ -178,7 +178,7 @@ def play_attention(
     """The attention datapath of a layer on the text's activations."""
     model = reference.quantized.model
     before = f"layer.{layer - 1}.ffn.x8" if layer else "embedding.x8"
-    if model.shape.norm == "pre":
+    if model.shape.norm == "pre" and model.layers[layer].norm1 is not None:
         before = f"layer.{layer}.attention.x8"
     program = compile_attention(model, config, layer)
     inference = attention_inference(

@@ -12,7 +12,9 @@ from tb.layernorm import (
     extreme_operations,
     from_vector,
     level_operation,
+    of_rms,
     random_operation,
+    rms_extremes,
     rounding_edges,
     small_shifts,
     wide_rows,
@@ -29,6 +31,21 @@ async def operations(dut: Any, busy: float, spread: int, channels: int) -> None:
         for tiles in (3, 4, 1)
     ]
     await check_layernorm(ports, work)
+
+
+@cocotb.test()
+async def rms_norms(dut: Any) -> None:
+    """On hardware with RMSNorms, in turn with LayerNorms; the largest values of n."""
+    ports = await start(dut)
+    if not ports.config["rms_norm"]:
+        return
+    lanes, hidden = ports.config["lanes"], ports.config["hidden"]
+    tiles = min(3, -(-ports.config["tokens"] // lanes))
+    work = of_rms(
+        [random_operation(lanes, min(hidden, 45), tiles, seed, spread=20) for seed in range(3)]
+    )
+    work += [rms_extremes(lanes, min(hidden, 1023))] if lanes * tiles >= 6 else []
+    await check_layernorm(ports, work, rms=True)
 
 
 @cocotb.test()

@@ -202,7 +202,8 @@ def attention_inference(
     label, heads = f"layer.{layer}", model.shape.heads
     read = x8[:, : model.inputs(layer)]
     of, bias = model.layers[layer], model.position_bias
-    attention(read, of.attention, heads, attend, trace, label, bias, of.window)
+    rotary = model.rotary_of(layer)
+    attention(read, of.attention, heads, attend, trace, label, bias, of.window, rotary)
     writes = tuple(expected_writes(program, trace, tokens))
     context = trace[f"{label}.context"]
     row, channel = np.indices((ceil_div(tokens, lanes), context.shape[1])).reshape(2, -1)

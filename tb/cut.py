@@ -81,7 +81,7 @@ class Traced:
 
     def attention_operand(self, i: int) -> np.ndarray:
         """x8 that layer i's projections read."""
-        if self.model.shape.norm == "pre":
+        if self.model.shape.norm == "pre" and self.model.layers[i].norm1 is not None:
             return self.trace[f"layer.{i}.attention.x8"]
         return self.trace[f"layer.{i - 1}.ffn.x8" if i else "embedding.x8"]
 
@@ -95,10 +95,13 @@ class Traced:
         for i, layer in enumerate(self.model.layers):
             for half, norm in (("attention", layer.norm1), ("ffn", layer.norm2)):
                 z = f"layer.{i}.{half}.sum"
-                yield f"layer.{i}.{half}", norm, self.trace[z if post else before]
+                if norm is not None:
+                    yield f"layer.{i}.{half}", norm, self.trace[z if post else before]
                 before = z
         if self.model.final_norm is not None:
             yield "final", self.model.final_norm, self.trace[before]
+        if self.model.head_norm is not None:
+            yield "head", self.model.head_norm, np.atleast_2d(self.trace["head.sum"])
 
     def spread(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         """At most `limit` entries of arrays of equal shape, evenly spaced and flat."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -71,6 +72,7 @@ def expected_writes(
     check_lengths(program, lengths)
     valid = np.ones(sum(lengths), bool) if attend is None else np.asarray(attend, bool)
     layout = _Layout(program.config, lengths, valid, traces)
+    attended = Counter[str]()  # heads of a layer, of which ATTENDs of shared K and V take some
     for step in program.steps:
         match step.opcode:
             case Opcode.EMBED:
@@ -80,7 +82,8 @@ def expected_writes(
             case Opcode.LINEAR:
                 yield layout.linear(step)
             case Opcode.ATTEND:
-                yield from layout.attend(step)
+                yield from layout.attend(step, attended[step.name])
+                attended[step.name] += step.values["heads"]
 
 
 class _Layout:
@@ -124,7 +127,7 @@ class _Layout:
                 return trace["embedding.x8"]
             case "projection.norm" | "projection.x8":
                 return np.zeros_like(trace["projection.sum"])
-        if name.endswith((".x8", ".hidden")):
+        if name.endswith((".x8", ".gate", ".hidden")):
             return high_half(trace[name])  # the ports show no low halves
         return trace[name]
 
@@ -174,7 +177,16 @@ class _Layout:
         channels, rows = step.values["channels"], self.rows(step)
         row, channel = (part.reshape(-1) for part in np.indices((len(rows), channels)))
         order = np.stack([rows[row], channel], 1)
-        return self.by_channel(port, name, self.all(name), order, rows[row] * channels + channel)
+        tensor = self.all(name)
+        if name.startswith("head.") and step.flags & Flag.FIRST_TILE:
+            tensor = self.of_first_tokens(tensor)
+        return self.by_channel(port, name, tensor, order, rows[row] * channels + channel)
+
+    def of_first_tokens(self, tensor: np.ndarray) -> np.ndarray:
+        """Rows of the sequences at the places of their first tokens."""
+        spread = np.zeros((sum(self.lengths), tensor.shape[1]), tensor.dtype)
+        spread[self.first_tokens] = tensor
+        return spread
 
     def norm(self, step: Step) -> Iterator[Writes]:
         base = step.name.removesuffix(".norm")
@@ -208,9 +220,7 @@ class _Layout:
         tensor = self.all(step.name)
         first = step.name.startswith("head.") and bool(step.flags & Flag.FIRST_TILE)
         if first:  # the head's layers compute the first tokens alone
-            spread = np.zeros((sum(self.lengths), columns), tensor.dtype)
-            spread[self.first_tokens] = tensor
-            tensor = spread
+            tensor = self.of_first_tokens(tensor)
         stride, base = values["destination_stride"], self.word(step, "destination")
         if not self.gathers(step):
             if port == "bank":
@@ -264,7 +274,9 @@ class _Layout:
             tensor, heads = self.all("final.x8" if "final.x8" in names else self._last(names)), 1
         else:
             tensor = self.all(step.name)
-            heads = self.traces[0][step.name.removesuffix(".v") + ".max"].shape[0]
+            names, name = self.traces[0], step.name.removesuffix(".v")
+            head_size = names[f"{name}.q"].shape[1] // len(names[f"{name}.max"])
+            heads = tensor.shape[1] // head_size
         size = tensor.shape[1] // heads
         tiles = step.values["columns"] // self.lanes
         padded = tiles // heads * self.lanes
@@ -289,13 +301,15 @@ class _Layout:
         """The last layer's x8, which the mean pooling reads."""
         return [name for name in trace if name.endswith("ffn.x8")][-1]
 
-    def attend(self, step: Step) -> Iterator[Writes]:
-        """Scores, p and row scales of every sequence, head and row tile, and the context."""
+    def attend(self, step: Step, first: int) -> Iterator[Writes]:
+        """Scores, p and row scales of every sequence, head from `first` on and row tile, and the
+        context.
+        """
         for number, trace in enumerate(self.traces):
             if step.name != "mean":
-                yield from self.softmax(step, trace, number)
+                yield from self.softmax(step, trace, number, first)
                 name = f"{step.name}.context"
-                yield self.context(step, trace[name], name, number)
+                yield self.context(step, trace[name], name, number, first)
                 continue
             tokens = self.lengths[number]
             weights = np.where(self.masks[number], 255, 0)
@@ -306,14 +320,16 @@ class _Layout:
                 "mean.max": np.zeros(shape[:2], np.int32),
                 "mean.sum": np.full(shape[:2], weights.sum()),
             }
-            yield from self.softmax(step, equal, number)
+            yield from self.softmax(step, equal, number, 0)
             yield self.mean(step, trace, number)
 
     def queries(self, step: Step, number: int) -> int:
         """Row tiles of the sequence that an ATTEND computes."""
         return 1 if step.flags & Flag.FIRST_TILE else ceil_div(self.lengths[number], self.lanes)
 
-    def softmax(self, step: Step, trace: Mapping[str, np.ndarray], number: int) -> Iterator[Writes]:
+    def softmax(
+        self, step: Step, trace: Mapping[str, np.ndarray], number: int, first: int
+    ) -> Iterator[Writes]:
         """Scores, p, max and sum."""
         heads, rows, tokens = step.values["heads"], self.queries(step, number), self.lengths[number]
         lane, window = np.arange(self.lanes), step.values["window"]
@@ -321,7 +337,7 @@ class _Layout:
         # The softmax counts keys from the first of the row tile on.
         order = [
             (head, row, key, place)
-            for head in range(heads)
+            for head in range(first, first + heads)
             for row, keys in enumerate(walked)
             for place, key in enumerate(keys)
         ]
@@ -335,6 +351,7 @@ class _Layout:
             values = tensor[head[:, None], bounded, key[:, None]]
             yield Writes(port, f"{step.name}.{name}", place, values, valid, index)
         head, row = np.indices((heads, rows)).reshape(2, -1)
+        head += first
         query = row[:, None] * self.lanes + lane
         valid, bounded = query < tokens, np.minimum(query, tokens - 1)
         index = np.stack(np.broadcast_arrays(head[:, None], query), -1)
@@ -345,17 +362,21 @@ class _Layout:
     def mean(self, step: Step, trace: Mapping[str, np.ndarray], number: int) -> Writes:
         """Mean pooling: only token 0's lane of its context is the result."""
         pooled = np.broadcast_to(trace["pooled"], (self.lengths[number], len(trace["pooled"])))
-        writes = self.context(step, pooled, "pooled", number)
+        writes = self.context(step, pooled, "pooled", number, 0)
         writes.valid[:, 1:] = False
         return writes
 
-    def context(self, step: Step, tensor: np.ndarray, name: str, number: int) -> Writes:
-        size, first = step.values["head_size"], self.first_rows[number]
+    def context(self, step: Step, tensor: np.ndarray, name: str, number: int, first: int) -> Writes:
+        size = step.values["head_size"]
         head, row, channel = np.indices((step.values["heads"], self.queries(step, number), size))
         row, channel = row.reshape(-1), (head * size + channel).reshape(-1)
         address = self.banked(
-            self.word(step, "context"), first + row, step.values["stride"], channel
+            self.word(step, "context"),
+            self.first_rows[number] + row,
+            step.values["stride"],
+            channel,
         )
+        channel = channel + first * size
         token = row[:, None] * self.lanes + np.arange(self.lanes)
         valid = token < len(tensor)
         channels = np.broadcast_to(channel[:, None], token.shape)

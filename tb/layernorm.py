@@ -82,8 +82,11 @@ def schedule(operation: Operation) -> list[tuple[int, int, bool]]:
     return reads
 
 
-async def play_operation(ports: Ports, operation: Operation) -> Seen:
-    """Write the parameters, start, and answer reads like a memory of latency 2 until done."""
+async def play_operation(ports: Ports, operation: Operation, rms: bool) -> Seen:
+    """Write the parameters, start, and answer reads like a memory of latency 2 until done.
+
+    rms: the unit takes RMSNorms, too.
+    """
     seen = Seen()
     tiles, lanes, channels = operation.z.shape
     words = operation.z.transpose(0, 2, 1).reshape(-1, lanes)
@@ -105,7 +108,7 @@ async def play_operation(ports: Ports, operation: Operation) -> Seen:
         "shift": operation.norm.shift,
         "epsilon": operation.norm.epsilon,
         "available": 0,
-    }
+    } | ({"rms": int(bool(operation.norm.rms))} if rms else {})
     for name, value in values.items():
         ports.set(name, value)
     await ports.tick()
@@ -120,6 +123,8 @@ async def play_operation(ports: Ports, operation: Operation) -> Seen:
         ports.set("tiles", int(noise.integers(1, tiles + 1)))
         ports.set("shift", int(noise.integers(1, 32)))
         ports.set("epsilon", int(noise.integers(1, 1 << 50)))
+        if rms:
+            ports.set("rms", int(noise.integers(2)))
         ports.set("parameter_address", int(noise.integers(channels)))
         ports.set("parameter_gamma", int(noise.integers(-(1 << 15), 1 << 15)))
         ports.set("parameter_beta", int(noise.integers(-(1 << 31), 1 << 31)))
@@ -145,12 +150,15 @@ async def play_operation(ports: Ports, operation: Operation) -> Seen:
     return seen
 
 
-async def check_layernorm(ports: Ports, operations: list[Operation]) -> None:
-    """Run operations one after the other; compare values, addresses and cycles of all."""
+async def check_layernorm(ports: Ports, operations: list[Operation], rms: bool = False) -> None:
+    """Run operations one after the other; compare values, addresses and cycles of all.
+
+    rms: the unit takes RMSNorms, too.
+    """
     comparison = Comparison()
     for operation in operations:
         tiles, lanes, channels = operation.z.shape
-        seen = await play_operation(ports, operation)
+        seen = await play_operation(ports, operation, rms)
         reads = schedule(operation)
         writes = [(cycle + LATENCY, address) for cycle, address, second in reads if second]
         y = np.stack([layernorm(tile, operation.norm) for tile in operation.z])
@@ -239,6 +247,28 @@ def extreme_operations(lanes: int, channels: int) -> list[Operation]:
         for shift, epsilon in ((1, 1), (16, 1 << 20), (31, (1 << 50) - 1))
         for shifts in (None, np.resize(np.array(range(1, 9), np.uint8), channels))
     ]
+
+
+def of_rms(operations: list[Operation]) -> list[Operation]:
+    """The operations as RMSNorms, each behind itself as a LayerNorm."""
+    pairs = (
+        (one, dataclasses.replace(one, norm=dataclasses.replace(one.norm, rms=True)))
+        for one in operations
+    )
+    return [one for pair in pairs for one in pair]
+
+
+def rms_extremes(lanes: int, channels: int) -> Operation:
+    """The largest |n|, sqrt(H), of both signs and of the least z; constant rows, zeros."""
+    rows = np.zeros((6, channels), np.int64)
+    rows[0, channels // 2] = -32768
+    rows[1, -1] = 32767
+    rows[2, 0] = 1
+    rows[3], rows[4] = -32768, 32767
+    tiles = -(-6 // lanes)
+    z = np.resize(rows, (tiles, lanes, channels)).astype(np.int16)
+    gamma, beta = np.full(channels, -32768, np.int16), np.zeros(channels, np.int32)
+    return Operation(z, Norm(gamma, beta, 17, 1, rms=True), [1] * tiles, lambda t: False)
 
 
 def small_shifts(lanes: int, channels: int) -> list[Operation]:

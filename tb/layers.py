@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from golden.attention import attention, split_heads
-from golden.linear import linear
+from golden.linear import gated, linear, linear16
 from golden.matmul import matmul
-from golden.model import Attention, Linear, Shape, Window
-from golden.random import positioned, random_model
+from golden.model import Attention, FeedForward, Linear, Rotary, Shape, Window
+from golden.random import positioned, random_model, turned
 from golden.requantize import requantize
 from rtl.compile.program import Program, Step, compile_attention, compile_model
 from rtl.interface.command import NO_FLAGS, Flag, Opcode, bank_address, window_field
@@ -71,6 +71,7 @@ WINDOWS: tuple[Window | None, ...] = (
 )
 """The windows that ATTENDs take in turn."""
 ONE, TWO, HIDDEN, AGAIN, AFTER = "one", "two", "hidden", "again", "after"
+PRODUCT = "product"
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class Layer:
         Parameters of both ATTENDs, which share q, k and v.
     hidden, after
         A layer on the activations, and one on the second context, both with a table.
+    gated
+        With gates: `hidden` as the gate of a layer on the activations.
     first
         All but q, k, v and the first ATTEND compute the first row tile of each sequence.
     wide
@@ -91,6 +94,8 @@ class Layer:
         The position bias of the first ATTEND, and that of the second; None without one.
     window, window_two
         Their windows, the same.
+    rotary
+        The table by which q and k are turned; None without one.
     """
 
     program: Program
@@ -105,6 +110,8 @@ class Layer:
     bias_two: np.ndarray | None = None
     window: Window | None = None
     window_two: Window | None = None
+    gated: FeedForward | None = None
+    rotary: Rotary | None = None
 
     @property
     def width(self) -> int:
@@ -173,7 +180,9 @@ def layer(
     """A table and a layer on the activations, q, k, v, two ATTENDs, another table and a layer.
 
     With a position bias where the hardware takes one of so many heads; in every second program the
-    second ATTEND is without. With `WINDOWS` where the hardware takes some.
+    second ATTEND is without. With `WINDOWS` where the hardware takes some, and where it takes gates
+    with a third layer, whose gate is the first. With rotary positions where it takes two tables of
+    so many pairs.
 
     short
         Only q, k, v and the second ATTEND.
@@ -186,6 +195,8 @@ def layer(
     model = random_model(SHAPES[number % len(SHAPES)], number)
     if model.shape.heads <= config.bias_heads:
         model = positioned(np.random.default_rng(number), model)
+    if model.shape.head_size <= config.rotary_pairs and model.shape.head_size % 2 == 0:
+        model = turned(np.random.default_rng(number), model)
     of_one = NO_FLAGS if model.position_bias is None else Flag.BIAS
     of_two = NO_FLAGS if number % 2 else of_one
     windows: list[Window | None] = [None, None]
@@ -215,13 +226,12 @@ def layer(
     hidden = (_as_it_is, _rounded, _shifted, _rounded)[number % 4](up, rng)
     table = rng.integers(-128, 128, 256, dtype=np.int8)
     after = dataclasses.replace(model.head[0], table=table)
+    ffn, of_hidden = dataclasses.replace(source.ffn, up=hidden), "layer.0.ffn.hidden"
+    if config.gated:
+        ffn, of_hidden = _with_gate(source.ffn, hidden, number), "layer.0.ffn.gate"
     changed = dataclasses.replace(
         model,
-        layers=(
-            dataclasses.replace(
-                source, attention=one, ffn=dataclasses.replace(source.ffn, up=hidden)
-            ),
-        ),
+        layers=(dataclasses.replace(source, attention=one, ffn=ffn),),
         head=(after, model.head[1]),
     )
     whole = {step.name: step for step in compile_model(changed, config).steps}
@@ -236,21 +246,28 @@ def layer(
         "source_stride": width,
         "destination": k,
     }
-    hidden_step = whole["layer.0.ffn.hidden"]
-    begin = [step for step in alone.steps if step.opcode in (Opcode.HEADER, Opcode.BIAS)]
-    limited = (of_one | of_two) & Flag.WINDOW
-    begin[0] = dataclasses.replace(begin[0], flags=begin[0].flags | limited)
+    hidden_step = whole[of_hidden]
+    products = []
+    if config.gated:
+        step = whole["layer.0.ffn.hidden"]
+        products = [dataclasses.replace(step, name=PRODUCT, flags=step.flags | flags)]
+    begin = [
+        step for step in alone.steps if step.opcode in (Opcode.HEADER, Opcode.BIAS, Opcode.ROTARY)
+    ]
+    more = (of_one | of_two) & Flag.WINDOW | (Flag.GATED if config.gated else NO_FLAGS)
+    begin[0] = dataclasses.replace(begin[0], flags=begin[0].flags | more)
     fields = [
         {"window": 0 if window is None else window_field(window.before, window.after)}
         for window in windows
     ]
     steps = [
         *begin,
-        dataclasses.replace(whole["layer.0.ffn.hidden.table"], name=f"{HIDDEN}.table"),
+        dataclasses.replace(whole[f"{of_hidden}.table"], name=f"{HIDDEN}.table"),
         *(
             dataclasses.replace(hidden_step, name=name, flags=hidden_step.flags | flags)
             for name in (HIDDEN, AGAIN)  # two that wait for the table at once
         ),
+        *products,
         _placed(whole["layer.0.q"], f"{ONE}.q", q),
         _placed(whole["layer.0.k"], f"{ONE}.k", k),
         _placed(whole["layer.0.v"], f"{ONE}.v", v),
@@ -263,13 +280,12 @@ def layer(
         head = dataclasses.replace(
             whole["head.0"], name=AFTER, flags=Flag.BANK | Flag.TABLE | flags, values=narrow
         )
-        early = (
-            len(begin) + 3 if number % 2 else len(steps)
-        )  # behind layers that look up in the table before
+        # Behind layers that look up in the table before.
+        early = len(begin) + 3 + len(products) if number % 2 else len(steps)
         steps.insert(early, dataclasses.replace(whole["head.0.table"], name=f"{AFTER}.table"))
         steps.append(head)
     if short:
-        left = (f"{HIDDEN}.table", HIDDEN, AGAIN, ONE, f"{AFTER}.table", AFTER)
+        left = (f"{HIDDEN}.table", HIDDEN, AGAIN, PRODUCT, ONE, f"{AFTER}.table", AFTER)
         steps = [step for step in steps if step.name not in left]
     steps = [
         dataclasses.replace(
@@ -293,8 +309,20 @@ def layer(
         wide,
         bias,
         bias_two,
-        *windows,
+        window=windows[0],
+        window_two=windows[1],
+        gated=ffn if config.gated else None,
+        rotary=model.rotary_of(0),
     )
+
+
+def _with_gate(source: FeedForward, gate: Linear, number: int) -> FeedForward:
+    """A layer whose products saturate here and there; in every fourth program by few bits."""
+    rng = np.random.default_rng(number)
+    assert source.up.s is not None
+    up = dataclasses.replace(source.up, table=None, s=np.maximum(source.up.s - 6, 1))
+    shift = int(rng.integers(11, 14)) if number % 4 else int(rng.choice([1, 2, 30, 31]))
+    return dataclasses.replace(source, up=up, gate=gate, gate_shift=shift)
 
 
 def _reads_x8(step: Step) -> bool:
@@ -314,9 +342,15 @@ def inference(made: Layer, lengths: Sequence[int], seed: int) -> Inference:
         attend = rng.integers(0, 4, tokens) > 0
         attend[rng.integers(tokens)] = True
         trace: dict[str, np.ndarray] = {}
-        attention(x8, made.one, made.heads, attend, trace, ONE, made.bias, made.window)
-        attention(x8, made.two, made.heads, attend, trace, TWO, made.bias_two, made.window_two)
+        for of, name, bias, window in (
+            (made.one, ONE, made.bias, made.window),
+            (made.two, TWO, made.bias_two, made.window_two),
+        ):
+            attention(x8, of, made.heads, attend, trace, name, bias, window, made.rotary)
         trace[HIDDEN] = trace[AGAIN] = linear(x8, made.hidden)
+        if made.gated is not None and made.gated.gate_shift is not None:
+            up = linear16(x8, made.gated.up)
+            trace[PRODUCT] = gated(trace[AGAIN], up, made.gated.gate_shift)
         if any(step.name == AFTER for step in made.program.steps):
             trace[AFTER] = linear(trace[f"{TWO}.context"][:, : made.width], made.after)
         traces.append(trace)
@@ -380,7 +414,7 @@ def telling(config: Config, count: int = 200) -> Iterator[tuple[Layer, Inference
         found = inference(made, [min(made.program.tokens, 6 * n)], seed)
         traces: dict[str, np.ndarray] = {}
         x8, attend = activations(found, made.width)
-        attention(x8, made.one, made.heads, attend, traces, ONE, made.bias)
+        attention(x8, made.one, made.heads, attend, traces, ONE, made.bias, None, made.rotary)
         v = split_heads(traces[f"{ONE}.v"], made.heads)
         m, s = traces[f"{ONE}.row_m"][..., None], traces[f"{ONE}.row_s"][..., None]
         acc = matmul(traces[f"{ONE}.p"], v)

@@ -10,7 +10,10 @@ import numpy as np
 
 from rtl.interface.command import (
     FIELDS,
+    GATE_SHIFT_MAX,
     MAGIC,
+    RMS_BIT,
+    ROTARY_BIT,
     SHARED_BIT,
     VERSION,
     WINDOW_BIT,
@@ -60,6 +63,14 @@ def bias_entries(config: Config, **values: int) -> list[Entry]:
     found = {"heads": 1, "row_tiles": 1} | values
     size = found["heads"] * found["row_tiles"] * 4 * config.lanes
     return [(opcode, flags | SHARED_BIT, fields, b""), (Opcode.BIAS, 0, found, bytes(size))]
+
+
+def rotary_entries(config: Config, **values: int) -> list[Entry]:
+    """A HEADER with ROTARY, and its ROTARY of one pair and row tile, but for `values`."""
+    opcode, flags, fields, _ = header_entry(config)
+    found = {"pairs": 1, "row_tiles": 1} | values
+    size = found["pairs"] * found["row_tiles"] * 4 * config.lanes
+    return [(opcode, flags | ROTARY_BIT, fields, b""), (Opcode.ROTARY, 0, found, bytes(size))]
 
 
 def linear_entry(config: Config, flags: int, **values: int) -> Entry:
@@ -123,6 +134,8 @@ def out_of_limits(config: Config) -> Iterator[Inference]:
         (Opcode.ATTEND, 0, of_attend),
         (Opcode.HEADER, config.way_bits, of_header),
     ]
+    if config.gated:
+        kinds.append((Opcode.LINEAR, Flag.FIRST_TILE, {"gate": (0, GATE_SHIFT_MAX)}))
     if config.bias_heads:
         heads = {"heads": (1, config.bias_heads)}
         kinds += [(Opcode.ATTEND, SHARED_BIT, heads), (Opcode.BIAS, 0, of_bias)]
@@ -153,6 +166,8 @@ def out_of_limits(config: Config) -> Iterator[Inference]:
                 else:
                     entry = header_entry(config, **{field.name: value})
                 before = [] if opcode is Opcode.HEADER else [first]
+                if field.name == "gate":
+                    before = [(*first[:1], first[1] | RMS_BIT, *first[2:])]
                 if opcode is Opcode.BIAS or flags & SHARED_BIT:
                     before = bias_entries(config)[: 1 + (opcode is Opcode.ATTEND)]
                 yield _only(
@@ -161,9 +176,33 @@ def out_of_limits(config: Config) -> Iterator[Inference]:
                     [*before, entry, first],
                     Error.FORMAT if good else Error.LIMIT,
                 )
+    if config.rotary_pairs:
+        yield from _out_of_rotary(config)
     wrong = linear_entry(config, 0)
     wrong[2]["source"] = 1
     yield _only(config, "LINEAR of X8 from 1 on", [first, wrong, first], Error.LIMIT)
+
+
+def _out_of_rotary(config: Config) -> Iterator[Inference]:
+    """Of ROTARY and of a LINEAR with it."""
+    again, pairs = header_entry(config), config.rotary_pairs
+    for field, most in (("pairs", pairs), ("row_tiles", config.row_tiles)):
+        for value in (0, 1, most, most + 1, 1 << 8, 1 << 15, (1 << 16) - 1):
+            good = 1 <= value <= most
+            begin, rotary = rotary_entries(config, **{field: value if good else 1})
+            rotary[2][field] = value
+            error = Error.FORMAT if good else Error.LIMIT
+            yield _only(config, f"ROTARY.{field} is {value}", [begin, rotary, again], error)
+    for size in (0, 1, 2, 3, 2 * pairs - 1, 2 * pairs, 2 * pairs + 2, (1 << 16) - 2):
+        for first in (0, 1, pairs - 1, pairs, 1 << 15, (1 << 16) - 1):
+            good = size >= 2 and size % 2 == 0 and first + size // 2 <= pairs
+            turned = linear_entry(config, ROTARY_BIT, head_size=size, rotary=first)
+            yield _only(
+                config,
+                f"heads of {size} from pair {first} on",
+                [*rotary_entries(config), turned, again],
+                Error.FORMAT if good else Error.LIMIT,
+            )
 
 
 def many_columns(config: Config) -> Iterator[Inference]:
@@ -225,6 +264,7 @@ def no_programs(config: Config) -> Iterator[Inference]:
     }
     wide = SHARED_BIT if config.precise else 0
     ways = config.way_bits
+    further = (WINDOW_BIT if config.windows else 0) | (RMS_BIT if config.gated else 0)
     known = {Opcode.LINEAR: 1 | 4 | 32 | wide, Opcode.ATTEND: 1, Opcode.TABLE: wide}
     for opcode in [0, *range(8, 16), *(1 << bit | low for bit in range(4, 8) for low in range(8))]:
         entry = (opcode, 0, {}, b"")
@@ -239,8 +279,8 @@ def no_programs(config: Config) -> Iterator[Inference]:
         for bit in range(8):
             flag = 1 << bit
             taken = known.get(Opcode(opcode), 0) & flag
-            if opcode == Opcode.HEADER:  # the shape of the array; WINDOW
-                taken = flag == ways or (flag == WINDOW_BIT and config.windows and not ways)
+            if opcode == Opcode.HEADER:  # the shape of the array; WINDOW, GATED
+                taken = flag == ways or (flag & further and not ways)
             before = [] if opcode == Opcode.HEADER else [first]
             payload = {Opcode.LINEAR: linear_entry(config, flag)[3], Opcode.TABLE: bytes(512)}.get(
                 Opcode(opcode), b""
@@ -291,6 +331,58 @@ def no_programs(config: Config) -> Iterator[Inference]:
             ("ATTEND with WINDOW of a HEADER without", [first, windowed, beyond], Error.FORMAT),
         ):
             yield _only(config, name, entries, error)
+    if config.gated:
+        opcode, flags, fields, _ = first
+        begin = (opcode, flags | RMS_BIT, fields, b"")
+        for flag in (Flag.TRANSPOSED, Flag.BANK):
+            entry = linear_entry(config, flag, gate=1)
+            name = f"LINEAR with a gate and {flag.name}"
+            yield _only(config, name, [begin, entry, beyond], Error.FORMAT)
+            name += " of a HEADER without"
+            yield _only(config, name, [first, entry, beyond], Error.LIMIT)
+        entry = linear_entry(config, Flag.TABLE, gate=1)
+        yield _only(config, "a gate and a table", [begin, table, entry, beyond], Error.FORMAT)
+    if config.rotary_pairs:
+        begin, rotary = rotary_entries(config)
+        of_pair = {"head_size": 2, "columns": 0}
+        for name, entries, error in (
+            ("HEADER with ROTARY without one", [begin, beyond], Error.FORMAT),
+            ("ROTARY without its flag", [first, rotary, beyond], Error.FORMAT),
+            ("ROTARY twice", [begin, rotary, rotary, beyond], Error.FORMAT),
+            (
+                "LINEAR with ROTARY of a HEADER without",
+                [first, linear_entry(config, ROTARY_BIT, **of_pair)],
+                Error.FORMAT,
+            ),
+            *(
+                (
+                    f"ROTARY with flag {1 << bit}",
+                    [begin, (rotary[0], 1 << bit, *rotary[2:])],
+                    Error.FORMAT,
+                )
+                for bit in range(8)
+            ),
+            *(
+                (
+                    f"LINEAR with ROTARY and flag {1 << bit}",
+                    [begin, rotary, table, linear_entry(config, ROTARY_BIT | 1 << bit, **of_pair)],
+                    Error.LIMIT
+                    if 1 << bit & (Flag.FIRST_TILE | Flag.BANK | wide)
+                    else Error.FORMAT,
+                )
+                for bit in range(7)
+            ),
+        ):
+            yield _only(config, name, entries, error)
+        if config.bias_heads:
+            (opcode, flags, fields, _), bias = bias_entries(config)
+            both = (opcode, flags | ROTARY_BIT, fields, b"")
+            for name, entries, error in (
+                ("BIAS and ROTARY", [both, bias, rotary, beyond], Error.LIMIT),
+                ("ROTARY before BIAS", [both, rotary, bias, beyond], Error.FORMAT),
+                ("BIAS and no ROTARY", [both, bias, beyond], Error.FORMAT),
+            ):
+                yield _only(config, name, entries, error)
     after = [first, linear_entry(config, 0), (Opcode.END, 0, {}, b"")]
     yield _only(config, "END without ATTEND", after, Error.FORMAT)
 

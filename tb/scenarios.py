@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from golden.linear import WIDE_MAX
-from golden.model import Model, Shape
+from golden.model import FeedForward, Model, Shape
 from golden.random import random_model
 from rtl.compile.program import Program, compile_attention, compile_model, embedding_table
 from rtl.interface.command import VERSION, Opcode, bank_address, descriptor_bytes, encode
@@ -65,6 +65,10 @@ SMALL = {
         layers=1, hidden=7, heads=1, head_size=9, ffn=5, labels=4,
         vocabulary=20, positions=30, types=2, pooling="mean",
     ),
+    "shared-keys": Shape(
+        layers=2, hidden=10, heads=4, head_size=2, ffn=9, labels=3,
+        vocabulary=20, positions=30, types=1, kv_heads=2,
+    ),
     "every-token": Shape(
         layers=1, hidden=10, heads=2, head_size=5, ffn=14, labels=5,
         vocabulary=20, positions=34, types=2, pooling="none",
@@ -93,6 +97,14 @@ CODES = np.arange(256).astype(np.uint8).view(np.int8)
 RELU = np.maximum(CODES, np.int8(0))
 
 
+def with_table(ffn: FeedForward, table: np.ndarray) -> FeedForward:
+    """The network with this table in the place of its own."""
+    activated = dataclasses.replace(ffn.activated, table=table)
+    if ffn.gate is None:
+        return dataclasses.replace(ffn, up=activated)
+    return dataclasses.replace(ffn, gate=activated)
+
+
 def family(name: str, shape: Shape, seed: int = 1, **kinds: bool) -> Model:
     """A random model of this family: ReLU where pre-norm, one layer of head where no pooler.
 
@@ -101,16 +113,10 @@ def family(name: str, shape: Shape, seed: int = 1, **kinds: bool) -> Model:
     model = random_model(shape, seed, FACTORISED.get(name, 0), **kinds)
     if name.startswith("pre-norm"):
         layers = [
-            dataclasses.replace(
-                layer,
-                ffn=dataclasses.replace(
-                    layer.ffn, up=dataclasses.replace(layer.ffn.up, table=RELU)
-                ),
-            )
-            for layer in model.layers
+            dataclasses.replace(layer, ffn=with_table(layer.ffn, RELU)) for layer in model.layers
         ]
         model = dataclasses.replace(model, layers=tuple(layers))
-    if name in ("no-pooler", "post-norm-mean", "every-token"):
+    if name in ("no-pooler", "post-norm-mean", "every-token") and model.head_norm is None:
         model = dataclasses.replace(model, head=model.head[-1:])
     return model
 
@@ -221,6 +227,9 @@ def kinds_of(shape: Shape, config: Config) -> dict[str, bool]:
         "precise": config.precise,
         "biased": shape.heads <= config.bias_heads,
         "windowed": config.windows,
+        "rms": config.rms_norm,
+        "gated": config.gated,
+        "rotary": shape.head_size <= config.rotary_pairs,
     }
 
 
@@ -340,7 +349,19 @@ def refused_streams(program: Program) -> Iterator[tuple[str, bytes, Error]]:
         yield "a second BIAS", rebuilt(program, embed, opcode=Opcode.BIAS), Error.FORMAT
         gone = rebuilt(program, names.index(Opcode.BIAS), opcode=Opcode.TABLE)
         yield "no BIAS", gone, Error.FORMAT
-    yield "unknown opcode", rebuilt(program, attend, opcode=9), Error.FORMAT
+    if Opcode.ROTARY in names:
+        tables, turned = names.index(Opcode.ROTARY), linear  # the first LINEAR is Q
+        for field, most in (("pairs", config.rotary_pairs), ("row_tiles", config.row_tiles)):
+            for value in (0, most + 1):
+                wrong = rebuilt(program, tables, **{field: value})
+                yield f"ROTARY of {value} {field}", wrong, Error.LIMIT
+        for size, first in ((0, 0), (3, 0), (2, config.rotary_pairs)):
+            wrong = rebuilt(program, turned, head_size=size, rotary=first)
+            yield f"heads of {size} from pair {first} on", wrong, Error.LIMIT
+        yield "a second ROTARY", rebuilt(program, embed, opcode=Opcode.ROTARY), Error.FORMAT
+        gone = rebuilt(program, tables, opcode=Opcode.TABLE)
+        yield "no ROTARY", gone, Error.FORMAT
+    yield "unknown opcode", rebuilt(program, attend, opcode=10), Error.FORMAT
     yield "opcode 0 first", rebuilt(program, 0, opcode=0), Error.FORMAT
     yield "a second HEADER", rebuilt(program, attend, opcode=Opcode.HEADER), Error.FORMAT
 

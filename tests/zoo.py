@@ -32,6 +32,15 @@ KINDS: dict[str, dict[str, bool]] = {
     "precise": {"precise": True},
     "biased": {"biased": True},
     "windowed": {"windowed": True},
+    "rms": {"rms": True},
+    "gated": {"gated": True},
+    "rotary": {"rotary": True},
+    "norms": {"first_norm": False, "head_norm": True},
+}
+#: And all together.
+GOLDEN_KINDS = KINDS | {
+    "all": {"precise": True, "windowed": True, "rotary": True, "gated": True, "rms": True}
+    | {"first_norm": False, "head_norm": True},
 }
 #: Channels of the embeddings that are factorised.
 EMBEDDINGS = FACTORISED | {"factorised-as-wide": 11, "factorised-every-token": 1}
@@ -43,20 +52,16 @@ def shape(name: str, **changes: Any) -> Shape:
     return replace(found, **changes)
 
 
-def model(
-    name: str,
-    seed: int = 1,
-    *,
-    precise: bool = False,
-    biased: bool = False,
-    windowed: bool = False,
-    **changes: Any,
-) -> Model:
-    """A random model of that name; its kind of activation and head are the name's as well."""
-    kinds = {"precise": precise, "biased": biased, "windowed": windowed}
+def model(name: str, seed: int = 1, **options: Any) -> Model:
+    """A random model of that name; its kind of activation and head are the name's as well.
+
+    options: those of `random_model`, and changes of the shape.
+    """
+    of_model = {kind for kinds in GOLDEN_KINDS.values() for kind in kinds}
+    kinds = {kind: options.pop(kind) for kind in of_model & set(options)}
     if name in SMALL:
-        return family(name, shape(name, **changes), seed, **kinds)
-    return random_model(shape(name, **changes), seed, EMBEDDINGS.get(name, 0), **kinds)
+        return family(name, shape(name, **options), seed, **kinds)
+    return random_model(shape(name, **options), seed, EMBEDDINGS.get(name, 0), **kinds)
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,9 @@ class Compiled:
     @cached_property
     def model(self) -> Model:
         changes = {} if self.labels is None else {"labels": self.labels}
-        kinds = {"biased": bool(self.config.bias_heads), "windowed": self.config.windows}
+        biased, windowed = bool(self.config.bias_heads), self.config.windows
+        kinds = {"biased": biased, "windowed": windowed, "gated": self.config.gated}
+        kinds["rotary"] = bool(self.config.rotary_pairs)
         return model(self.name, len(self.name), **kinds, **changes)
 
     @cached_property

@@ -114,12 +114,21 @@ class TransformerForSequenceClassification(nn.Module):
         Raises quant.model.spec.CheckpointError for what could not be calibrated either, and
         TrainError for what is not trained here.
         """
-        spec = load(directory).spec
-        if spec.windows or spec.position_bias:
-            name = "window" if spec.windows else "position_bias"
+        checkpoint = load(directory)
+        spec = checkpoint.spec
+        fields = {
+            "window": spec.windows,
+            "position_bias": spec.position_bias,
+            "rope_theta": spec.rotary,
+            "gated": spec.gated,
+            "rms_norm": spec.rms_norm,
+            "num_key_value_heads": spec.kv_heads,
+            "sinusoids": not checkpoint.arrays["embedding.position"].any(),
+        }
+        for name in (name for name, there in fields.items() if there):
             raise TrainError(
-                f"{directory / 'config.json'}: layers with a {name} are not trained here: train "
-                "it as you did before"
+                f"{directory / 'config.json'}: {name} is another one than is trained here: train "
+                "the model as you did before"
             )
         config = TransformerConfig.read(directory)
         if labels is not None:

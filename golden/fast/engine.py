@@ -9,8 +9,9 @@ import numpy as np
 from golden.encoder import PROJECTION_SHIFT, Integers, check_input
 from golden.fast import integer, kernels
 from golden.fast.exact import CODE, P_MAX, FloatProducts, sum_type
-from golden.linear import LOW_BITS
-from golden.model import TOKENS_MAX, Layer, Linear, Model, Norm
+from golden.linear import LOW_BITS, in_stream
+from golden.model import TOKENS_MAX, Layer, Linear, Model, Norm, Rotary
+from golden.rotary import SHIFT
 from golden.window import sides
 
 # Tokens that go through the encoder together: their activations stay in the second-level cache,
@@ -78,7 +79,7 @@ class FastNorm:
 
     def __init__(self, norm: Norm) -> None:
         self.gamma, self.beta = norm.gamma.astype(np.float64), norm.beta.astype(np.float64)
-        self.shift, self.epsilon = norm.shift, norm.epsilon
+        self.shift, self.epsilon, self.rms = norm.shift, norm.epsilon, bool(norm.rms)
         shifts = norm.operand_shifts
         self.operand_scale = np.ldexp(
             1.0, -np.full(len(norm.gamma), 8) if shifts is None else -shifts.astype(int)
@@ -89,19 +90,25 @@ class FastNorm:
 class FastLayer:
     """A Layer prepared for the kernels."""
 
-    def __init__(self, products: Products, layer: Layer) -> None:
-        attention = layer.attention
+    def __init__(self, products: Products, layer: Layer, rotary: Rotary | None) -> None:
+        attention, ffn = layer.attention, layer.ffn
         self.qkv = FastLinear(products, attention.q, attention.k, attention.v)
         self.o = FastLinear(products, attention.o)
-        self.up = FastLinear(products, layer.ffn.up)
-        self.down = FastLinear(products, layer.ffn.down)
-        self.norm1, self.norm2 = FastNorm(layer.norm1), FastNorm(layer.norm2)
+        self.up, self.down = FastLinear(products, ffn.up), FastLinear(products, ffn.down)
+        self.gate = None if ffn.gate is None else FastLinear(products, ffn.gate)
+        self.gate_scale = 2.0 ** -(ffn.gate_shift or 0)
+        self.rotary = None
+        if rotary is not None:
+            cos, sin = (np.ldexp(table, -SHIFT) for table in (rotary.cos, rotary.sin))
+            self.rotary = cos, sin
+        self.norm1 = None if layer.norm1 is None else FastNorm(layer.norm1)
+        self.norm2 = FastNorm(layer.norm2)
         self.score_factor = attention.score_m * 2.0**-attention.score_s
         self.context = attention.context_m, attention.context_s
         self.window = layer.window
         self.seen = sides(layer.window, TOKENS_MAX)
         self.attention_shift = attention.residual_shift
-        self.ffn_shift = layer.ffn.residual_shift
+        self.ffn_shift = ffn.residual_shift
 
 
 class Engine:
@@ -116,11 +123,14 @@ class Engine:
     def __init__(self, model: Model, products: Products | None = None) -> None:
         self.model = model
         self._until_loading = None if products else WORTH_LOADING
+        inner, keys = model.shape.inner, model.shape.kv_inner
+        self._of_q_k_v = [inner, inner + keys]  # where the columns of K and V begin
         if products:
             self._prepare(products)
         norm, final = model.embedding.norm, model.final_norm
         self.embedding_norm = None if norm is None else FastNorm(norm)
         self.final_norm = None if final is None else FastNorm(final)
+        self.head_norm = None if model.head_norm is None else FastNorm(model.head_norm)
         low = model.embedding.token_low, model.embedding.position_low
         none = np.empty((0, 0), np.int8), np.empty((0, 0, 0), np.int8)
         self.low = [empty if table is None else table for table, empty in zip(low, none)]
@@ -129,8 +139,12 @@ class Engine:
 
     def _prepare(self, products: Products) -> None:
         self.products = products
-        self.layers = [FastLayer(products, layer) for layer in self.model.layers]
+        model = self.model
+        self.layers = [
+            FastLayer(products, layer, model.rotary_of(i)) for i, layer in enumerate(model.layers)
+        ]
         self.head = [FastLinear(products, layer) for layer in self.model.head]
+        self.in_stream = FastLinear(products, in_stream(self.model.shape.hidden))
         projection = self.model.projection
         self.projection = None if projection is None else FastLinear(products, projection)
         self._memory: dict[str, np.ndarray] = {}
@@ -149,7 +163,10 @@ class Engine:
     def _products_of_a_token(self) -> int:
         layers = [(layer.attention, layer.ffn) for layer in self.model.layers]
         return sum(
-            x.weight.size for a, ffn in layers for x in (a.q, a.k, a.v, a.o, ffn.up, ffn.down)
+            x.weight.size
+            for a, ffn in layers
+            for x in (a.q, a.k, a.v, a.o, ffn.up, ffn.gate, ffn.down)
+            if x is not None
         )
 
     def run_batch(
@@ -199,7 +216,8 @@ class Engine:
             last = i == len(self.layers) - 1 and shape.pooling == "first"
             x, x8 = self._layer(x, x8, layer, attend, 1 if last else length)
         if self.final_norm is not None:
-            x8 = self._normalize(x, self.final_norm, x)
+            x8 = self._normalize(x, self.final_norm, None)
+        self._stream = x
         if shape.pooling == "mean":
             high = x8[0] if x8.ndim == 3 else x8
             return self._head(self._mean(high.reshape(batch, length, -1), attend))
@@ -229,17 +247,30 @@ class Engine:
         """One layer; x and x8 of the first `queries` tokens of each text."""
         pre = self.model.shape.norm == "pre"
         (batch, length), hidden = attend.shape, x.shape[1]
-        if pre:
+        if pre and layer.norm1 is not None:
             x8 = self._normalize(x, layer.norm1, None)
         context = self._attention(x8, layer, attend, queries)
         if queries < length:
             x = np.ascontiguousarray(x.reshape(batch, length, -1)[:, :queries].reshape(-1, hidden))
         self._residual(context, layer.o, x, layer.attention_shift)
-        x8 = self._normalize(x, layer.norm2, None) if pre else self._normalize(x, layer.norm1, x)
+        if pre or layer.norm1 is None:
+            x8 = self._normalize(x, layer.norm2, None)
+        else:
+            x8 = self._normalize(x, layer.norm1, x)
 
-        middle = self._linear(x8, layer.up, "ffn.hidden")
+        middle = self._linear(x8, layer.gate or layer.up, "ffn.hidden")
+        if layer.gate is not None:
+            self._gate(middle, x8, layer)
         self._residual(middle, layer.down, x, layer.ffn_shift)
         return x, x8 if pre else self._normalize(x, layer.norm2, x)
+
+    def _gate(self, middle: np.ndarray, x8: np.ndarray, layer: FastLayer) -> None:
+        """middle = golden.linear.gated(middle, up(x8)), an operand."""
+        acc = self._accumulate(x8, layer.up)
+        wide = middle.ndim == 3
+        high, low = middle if wide else (middle, np.empty((0, 0), middle.dtype))
+        up, zero = layer.up, self.products.zero
+        kernels.gate_in_place(acc, up.bias, up.factor, layer.gate_scale, zero, high, low)
 
     def _attention(
         self, x8: np.ndarray, layer: FastLayer, attend: np.ndarray, queries: int
@@ -247,15 +278,24 @@ class Engine:
         """The context of the first `queries` tokens of each text, [batch * queries, inner]."""
         shape = self.model.shape
         batch, length = attend.shape
-        heads, size = shape.heads, shape.head_size
+        heads, size, groups = shape.heads, shape.head_size, shape.kv_heads or shape.heads
         acc = self._accumulate(x8, layer.qkv)
         codes = self._array("qkv", acc.shape, np.float32)
         kernels.requantize_to_codes(acc, layer.qkv.bias, layer.qkv.factor, 0, codes)
-        qkv = codes.reshape(batch, length, 3, heads, size)
-        q, k, v = qkv.transpose(2, 0, 3, 1, 4)  # [batch, heads, length, size] each
+        if layer.rotary is not None:
+            of_q_and_k = codes[:, : shape.inner + shape.kv_inner]
+            kernels.rotate_to_codes(
+                acc, layer.qkv.bias, layer.qkv.factor, length, size, *layer.rotary, of_q_and_k
+            )
+        # [batch, heads of one K and V, heads of K and V, length, size]
+        q, k, v = (
+            x.reshape(batch, length, -1, groups, size).transpose(0, 2, 3, 1, 4)
+            for x in np.split(codes, self._of_q_k_v, axis=1)
+        )
 
         acc = self._array("scores", (batch, heads, queries, length), sum_type(size * CODE * CODE))
-        np.matmul(q[:, :, :queries], k.swapaxes(2, 3), out=acc)
+        by_group = acc.reshape(batch, -1, groups, queries, length)
+        np.matmul(q[..., :queries, :], k.swapaxes(3, 4), out=by_group)
 
         kind = sum_type(length * P_MAX * CODE)
         p = self._array("p", acc.shape, kind)
@@ -273,7 +313,11 @@ class Engine:
         self._attended(layer, codes, acc, p)
 
         acc = self._array("context.acc", (batch, heads, queries, size), kind)
-        np.matmul(p, v.astype(kind, copy=False), out=acc)
+        np.matmul(
+            p.reshape(by_group.shape),
+            v.astype(kind, copy=False),
+            out=acc.reshape(*by_group.shape[:-1], size),
+        )
         products = self.products
         context = self._array("context", (batch, queries, heads, size), products.operand)
         kernels.scale_context(acc, row_factor, products.zero, context)
@@ -302,6 +346,11 @@ class Engine:
     def _head(self, y: np.ndarray) -> np.ndarray:
         for layer in self.head[:-1]:
             y = self._linear(y, layer, f"head.{layer.out}")
+        if self.head_norm is not None:
+            stream = self._stream.reshape(len(y), -1, self.model.shape.hidden)
+            z = np.ascontiguousarray(stream[:, 0])  # of the token that is read, or of each
+            self._residual(y, self.in_stream, z, PROJECTION_SHIFT)
+            y = self._normalize(z, self.head_norm, None)
         last = self.head[-1]
         acc = self._accumulate(y, last)
         return (acc.astype(np.int64) + last.bias.astype(np.int64)).astype(np.int32)
@@ -347,6 +396,7 @@ class Engine:
             norm.beta,
             norm.shift,
             norm.epsilon,
+            norm.rms,
             norm.operand_scale,
             x,
             self.products.zero,

@@ -59,6 +59,76 @@ def requantize_by_table(
 
 
 @compiled
+def gate_in_place(
+    acc: np.ndarray,
+    bias: np.ndarray,
+    factor: np.ndarray,
+    scale: float,
+    zero: int,
+    high: np.ndarray,
+    low: np.ndarray,
+) -> None:
+    """The gate's codes become golden.linear.gated of them and of what `up` gives.
+
+    high [rows, channels] has codes + zero; low too where the gate is wide, else it is empty. acc is
+    of up, scale 2^-gate_shift.
+    """
+    wide = low.size > 0
+    for row in range(acc.shape[0]):
+        for c in range(acc.shape[1]):
+            u = np.floor((acc[row, c] + bias[c]) * factor[c] + 0.5)
+            u = -32768.0 if u < -32768.0 else u
+            u = 32767.0 if u > 32767.0 else u
+            g = np.int32(high[row, c]) - zero
+            if wide:
+                g = (g << LOW_BITS) + np.int32(low[row, c]) - zero
+            y = np.floor(g * u * scale + 0.5)
+            if wide:
+                y = -32768.0 if y < -32768.0 else y
+                x = np.int32(WIDE_MAX) if y > WIDE_MAX else np.int32(y)
+                half = (x + (1 << (LOW_BITS - 1))) >> LOW_BITS
+                high[row, c] = half + zero
+                low[row, c] = x - (half << LOW_BITS) + zero
+            else:
+                y = -128.0 if y < -128.0 else y
+                y = 127.0 if y > 127.0 else y
+                high[row, c] = np.int32(y) + zero
+
+
+@compiled
+def rotate_to_codes(
+    acc: np.ndarray,
+    bias: np.ndarray,
+    factor: np.ndarray,
+    length: int,
+    size: int,
+    cos: np.ndarray,
+    sin: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """The columns of out, codes of q and k in heads of `size`, as golden.rotary.rotate has them.
+
+    acc [batch * length, channels or more]; cos, sin float64 [T, size / 2] at 2^-21 of their units.
+    """
+    for row in range(acc.shape[0]):
+        t = row % length
+        for c in range(0, out.shape[1], 2):
+            x = np.floor((acc[row, c] + bias[c]) * factor[c] + 0.5)
+            x = -32768.0 if x < -32768.0 else x
+            x = 32767.0 if x > 32767.0 else x
+            y = np.floor((acc[row, c + 1] + bias[c + 1]) * factor[c + 1] + 0.5)
+            y = -32768.0 if y < -32768.0 else y
+            y = 32767.0 if y > 32767.0 else y
+            pair = (c % size) >> 1
+            a = np.floor(x * cos[t, pair] - y * sin[t, pair] + 0.5)
+            a = -128.0 if a < -128.0 else a
+            out[row, c] = 127.0 if a > 127.0 else a
+            a = np.floor(y * cos[t, pair] + x * sin[t, pair] + 0.5)
+            a = -128.0 if a < -128.0 else a
+            out[row, c + 1] = 127.0 if a > 127.0 else a
+
+
+@compiled
 def add_residual(
     acc: np.ndarray, bias: np.ndarray, factor: np.ndarray, x16: np.ndarray, shift: int
 ) -> None:
@@ -172,6 +242,7 @@ def layernorm(
     beta: np.ndarray,
     shift: int,
     epsilon: int,
+    rms: bool,
     operand_scale: np.ndarray,
     x16: np.ndarray,
     zero: int,
@@ -193,6 +264,8 @@ def layernorm(
             line[c] = value
             s1 += value
             s2 += value * value
+        if rms:
+            s1 = np.int64(0)
         v = hidden * s2 - s1 * s1 + epsilon
         e = (bit_length(v) - 1) >> 1
         u = v << (16 - 2 * e) if e < 8 else v >> (2 * e - 16)

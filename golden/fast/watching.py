@@ -58,24 +58,33 @@ class WatchedEngine(ShowingEngine):
         before = "embedding"
         for i, layer in enumerate(self.layers):
             name = f"layer.{i}"
-            self._names[layer.qkv] = f"{name}.attention.x8" if pre else f"{before}.x8"
+            own = pre and layer.norm1 is not None
+            self._names[layer.qkv] = f"{name}.attention.x8" if own else f"{before}.x8"
             self._names[layer.o] = f"{name}.context"
-            self._names[layer.up] = f"{name}.ffn.x8" if pre else f"{name}.attention.x8"
+            self._names[layer.gate or layer.up] = (
+                f"{name}.ffn.x8" if pre else f"{name}.attention.x8"
+            )
             self._names[layer.down] = f"{name}.ffn.hidden"
             before = f"{name}.ffn"
         if self.projection is not None:
             self._names[self.projection] = "embedding.x8"
         for j, head in enumerate(self.head):
             self._names[head] = f"head.{j - 1}" if j else "pooled"
+        if self.head_norm is not None:
+            self._names[self.in_stream] = f"head.{len(self.head) - 2}"
+            self._names[self.head[-1]] = "head.x8"
 
     def _accumulate(self, x8: np.ndarray, layer: FastLinear) -> np.ndarray:
+        name = self._names.get(layer)
+        if name is None:  # up of a gate: it reads what the gate read
+            return super()._accumulate(x8, layer)
         high = x8[0] if x8.ndim == 3 else x8
         if len(high) > len(self._lengths):
             longest = max(self._lengths)
             kept = np.arange(longest) < np.array(self._lengths)[:, None]
             high = high[kept.ravel()]
         codes = high.astype(np.float32, copy=False)
-        self._watch(self._names[layer], codes - self.products.zero if self.products.zero else codes)
+        self._watch(name, codes - self.products.zero if self.products.zero else codes)
         return super()._accumulate(x8, layer)
 
 
@@ -85,12 +94,14 @@ class TracedEngine(ShowingEngine):
     def __init__(self, model: Model, products: Products | None = None) -> None:
         super().__init__(model, products)
         self._norms = {self.embedding_norm: "embedding", self.final_norm: "final"}
-        self._results = {self.projection: "projection.sum"}
+        self._norms[self.head_norm] = "head"
+        self._results = {self.projection: "projection.sum", self.in_stream: "head.sum"}
         self._names = {}
         for i, layer in enumerate(self.layers):
             name = self._names[layer] = f"layer.{i}"
             self._norms |= {layer.norm1: f"{name}.attention", layer.norm2: f"{name}.ffn"}
             self._results |= {layer.o: f"{name}.attention.sum", layer.up: f"{name}.ffn.hidden"}
+            self._results[layer.gate] = f"{name}.ffn.gate"
             self._results[layer.down] = f"{name}.ffn.sum"
         self._results |= {layer: f"head.{j}" for j, layer in enumerate(self.head)}
 
@@ -132,8 +143,10 @@ class TracedEngine(ShowingEngine):
     def _normalize(self, z: np.ndarray, norm: FastNorm, x: np.ndarray | None) -> np.ndarray:
         x = self._array("normalised", z.shape, np.int16) if x is None else x
         x8 = super()._normalize(z, norm, x)
-        self._tokens(f"{self._norms[norm]}.norm", x)
-        self._tokens(f"{self._norms[norm]}.x8", self._codes(x8))
+        name = self._norms[norm]
+        record = self._read_by_head if name == "head" else self._tokens
+        record(f"{name}.norm", x)
+        record(f"{name}.x8", self._codes(x8))
         return x8
 
     def _layer(
@@ -151,7 +164,7 @@ class TracedEngine(ShowingEngine):
 
     def _attended(self, layer: FastLayer, qkv: np.ndarray, acc: np.ndarray, p: np.ndarray) -> None:
         name = self._names[layer]
-        for key, codes in zip("qkv", np.split(qkv.astype(np.int8), 3, axis=1), strict=True):
+        for key, codes in zip("qkv", np.split(qkv.astype(np.int8), self._of_q_k_v, 1), strict=True):
             self._tokens(f"{name}.{key}", codes)
         for i, (trace, n) in enumerate(zip(self._traces, self._lengths, strict=True)):
             products = acc[i, :, :n, :n].astype(np.float64)
@@ -173,9 +186,15 @@ class TracedEngine(ShowingEngine):
         record(result, self._codes(y))
         return y
 
+    def _gate(self, middle: np.ndarray, x8: np.ndarray, layer: FastLayer) -> None:
+        super()._gate(middle, x8, layer)
+        self._tokens(self._results[layer.up], self._codes(middle))
+
     def _residual(self, x8: np.ndarray, layer: FastLinear, x: np.ndarray, shift: int) -> None:
         super()._residual(x8, layer, x, shift)
-        self._tokens(self._results[layer], x)
+        name = self._results[layer]
+        record = self._read_by_head if name == "head.sum" else self._tokens
+        record(name, x)
 
     def _pooled(self, y: np.ndarray) -> None:
         self._read_by_head("pooled", self._codes(y))

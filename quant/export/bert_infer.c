@@ -10,6 +10,9 @@
 #define LIMIT8 INT32_C(128)
 #define LIMIT16 INT32_C(32768)
 #define PROJECTION_SHIFT 15
+#if BERT_ROTARY
+#define ROTARY_SHIFT 21
+#endif
 
 /* floor(x / 2^s) */
 static int64_t floor_shift(int64_t x, int32_t s)
@@ -140,6 +143,54 @@ static void linear(const bert_linear *layer, operand x, operand y)
     }
 }
 
+#if BERT_ROTARY || BERT_GATED
+static int32_t linear16(const bert_linear *layer, int32_t row, operand x)
+{
+    return requantize(accumulate(layer, row, x), layer->m[row], layer->s[row], LIMIT16);
+}
+
+#endif
+#if BERT_ROTARY
+/* Q or K of token t, its pairs of channels turned by the angles of its position */
+static void turned(const bert_layer *layer, const bert_linear *part, operand x, int32_t t,
+                   int8_t *y)
+{
+    size_t first = (size_t)t * (BERT_HEAD_SIZE / 2), angle;
+    int32_t row;
+    int64_t a, b, cosine, sine;
+    if (!layer->cosine) {
+        linear(part, x, operand_of(y, NULL, 0));
+        return;
+    }
+    for (row = 0; row < part->rows; row += 2) {
+        angle = first + (size_t)(row % BERT_HEAD_SIZE / 2);
+        cosine = layer->cosine[angle];
+        sine = layer->sine[angle];
+        a = linear16(part, row, x);
+        b = linear16(part, row + 1, x);
+        y[row] = (int8_t)saturate(round_shift(a * cosine - b * sine, ROTARY_SHIFT), LIMIT8);
+        y[row + 1] = (int8_t)saturate(round_shift(b * cosine + a * sine, ROTARY_SHIFT), LIMIT8);
+    }
+}
+
+#endif
+#if BERT_GATED
+/* y *= up(x): y is table(gate(x)), and of 16 bits where it has low halves */
+static void gated(const bert_layer *layer, operand x, operand y)
+{
+    int32_t row, gate, product;
+    for (row = 0; row < layer->up.rows; row++) {
+        gate = y.low ? y.codes[row] * INT32_C(256) + y.low[row] : y.codes[row];
+        product = saturate(
+            round_shift((int64_t)gate * linear16(&layer->up, row, x), layer->gate_shift), LIMIT16);
+        y.codes[row] = (int8_t)saturate(y.low ? round_shift(product, 8) : product, LIMIT8);
+        if (y.low) {
+            y.low[row] = (int8_t)saturate(product - y.codes[row] * INT32_C(256), LIMIT8);
+        }
+    }
+}
+
+#endif
 /* x += linear(x8), in the int16 of the residual stream */
 static void residual(const bert_linear *layer, int32_t shift, operand x8, int16_t *x)
 {
@@ -159,6 +210,9 @@ static void normalize(const bert_norm *norm, const int16_t *z, int16_t *x, opera
         s1 += z[c];
         s2 += (int32_t)z[c] * z[c];
     }
+#if BERT_RMS
+    s1 = norm->rms ? 0 : s1;
+#endif
     r = rsqrt(BERT_HIDDEN * s2 - s1 * s1 + norm->epsilon, &e);
     for (c = 0; c < BERT_HIDDEN; c++) {
         n = round_shift((BERT_HIDDEN * (int64_t)z[c] - s1) * r, e + 4);
@@ -211,6 +265,9 @@ static void context(bert_workspace *w, const bert_layer *layer, const uint8_t *a
     if (bias) { /* from key 0 on */
         bias += (size_t)head * (2 * BERT_TOKENS - 1) + (size_t)(BERT_TOKENS - 1 - query);
     }
+#if BERT_SHARED
+    first = head % BERT_KV_HEADS * BERT_HEAD_SIZE; /* of its K and V */
+#endif
     for (t = begin; t < end; t++) {
         acc = 0;
         for (i = 0; i < BERT_HEAD_SIZE; i++) {
@@ -241,15 +298,29 @@ static void encode(bert_workspace *w, const bert_layer *layer, const uint8_t *at
                    int32_t tokens, int32_t wide)
 {
     const bert_norm *before_ffn = BERT_PRE_NORM ? &layer->norm2 : &layer->norm1;
+#if BERT_GATED
+    const bert_linear *activated = layer->gate_shift ? &layer->gate : &layer->up;
+    operand hidden = operand_of(w->ffn, w->ffn_low, activated->table_low != NULL);
+#else
     operand hidden = operand_of(w->ffn, w->ffn_low, layer->up.table_low != NULL);
+#endif
     int32_t t, head;
     for (t = 0; t < tokens; t++) {
+#if BERT_BARE
+        if (layer != bert_model.layers) { /* the first reads x8 of the embedding's norm */
+#else
         if (BERT_PRE_NORM) {
+#endif
             normalize(&layer->norm1, w->x[t], NULL, x8_of(w, t, 1));
             wide = layer->norm1.wide;
         }
+#if BERT_ROTARY
+        turned(layer, &layer->q, x8_of(w, t, wide), t, w->q[t]);
+        turned(layer, &layer->k, x8_of(w, t, wide), t, w->k[t]);
+#else
         linear(&layer->q, x8_of(w, t, wide), operand_of(w->q[t], NULL, 0));
         linear(&layer->k, x8_of(w, t, wide), operand_of(w->k[t], NULL, 0));
+#endif
         linear(&layer->v, x8_of(w, t, wide), operand_of(w->v[t], NULL, 0));
     }
     for (t = 0; t < tokens; t++) {
@@ -258,7 +329,14 @@ static void encode(bert_workspace *w, const bert_layer *layer, const uint8_t *at
         }
         residual(&layer->o, layer->attention_shift, operand_of(w->q[t], NULL, 0), w->x[t]);
         normalize(before_ffn, w->x[t], BERT_PRE_NORM ? NULL : w->x[t], x8_of(w, t, 1));
+#if BERT_GATED
+        linear(activated, x8_of(w, t, before_ffn->wide), hidden);
+        if (layer->gate_shift) {
+            gated(layer, x8_of(w, t, before_ffn->wide), hidden);
+        }
+#else
         linear(&layer->up, x8_of(w, t, before_ffn->wide), hidden);
+#endif
         residual(&layer->down, layer->ffn_shift, hidden, w->x[t]);
         if (!BERT_PRE_NORM) {
             normalize(&layer->norm2, w->x[t], w->x[t], x8_of(w, t, 1));
@@ -313,7 +391,11 @@ static void infer(bert_workspace *w, const uint8_t *attend, int tokens, int32_t 
     }
     for (t = 0; t < tokens && model->norm_final; t++) {
         norm = model->norm_final;
+#if BERT_HEAD_NORM
+        normalize(norm, w->x[t], NULL, x8_of(w, t, 1)); /* what is behind the head takes the sum */
+#else
         normalize(norm, w->x[t], w->x[t], x8_of(w, t, 1));
+#endif
     }
     for (t = 0; t < (BERT_EVERY ? tokens : 1); t++) {
         x = operand_of(w->head[0], w->head_low, norm->wide && !BERT_MEAN);
@@ -323,6 +405,14 @@ static void infer(bert_workspace *w, const uint8_t *attend, int tokens, int32_t 
             linear(&model->head[i], x, y);
             x = y;
         }
+#if BERT_HEAD_NORM
+        for (i = 0; i < BERT_HIDDEN; i++) {
+            int64_t z = round_shift(w->x[t][i], PROJECTION_SHIFT) + 128 * x.codes[i];
+            w->x[t][i] = (int16_t)saturate(z, LIMIT16);
+        }
+        normalize(model->norm_head, w->x[t], NULL, x8_of(w, t, 1));
+        x = x8_of(w, t, model->norm_head->wide);
+#endif
         for (row = 0; row < BERT_LABELS; row++) {
             *logits++ = accumulate(last, row, x);
         }

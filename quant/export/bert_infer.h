@@ -29,8 +29,13 @@ typedef struct {
     int16_t x[BERT_TOKENS][BERT_HIDDEN];
     int8_t x8[BERT_TOKENS][BERT_HIDDEN];
     int8_t q[BERT_TOKENS][BERT_INNER];
+#if BERT_SHARED
+    int8_t k[BERT_TOKENS][BERT_KV_HEADS * BERT_HEAD_SIZE];
+    int8_t v[BERT_TOKENS][BERT_KV_HEADS * BERT_HEAD_SIZE];
+#else
     int8_t k[BERT_TOKENS][BERT_INNER];
     int8_t v[BERT_TOKENS][BERT_INNER];
+#endif
     int16_t score[BERT_TOKENS];
     uint8_t p[BERT_TOKENS];
     int8_t ffn[BERT_FFN];

@@ -33,12 +33,22 @@ typedef struct {
     int64_t epsilon;
     const uint8_t *operand_shifts; /* of a channel's x to its x8, NULL for 8 in every channel */
     int32_t wide;                  /* 1: the operand has 16 bits, its low halves apart */
+#if BERT_RMS
+    int32_t rms; /* 1: the mean is taken as 0 */
+#endif
 } bert_norm;
 
 typedef struct {
     bert_linear q, k, v, o;
     int32_t score_m, score_s, context_m, context_s, attention_shift;
     int32_t before, after; /* keys about its own that a query sees, BERT_TOKENS for all */
+#if BERT_ROTARY
+    const int16_t *cosine, *sine; /* BERT_TOKENS rows of BERT_HEAD_SIZE / 2, or NULL */
+#endif
+#if BERT_GATED
+    bert_linear gate;   /* has the table; empty without a gate */
+    int32_t gate_shift; /* 0 without a gate */
+#endif
     bert_linear up, down;
     int32_t ffn_shift;
     bert_norm norm1, norm2;
@@ -56,6 +66,9 @@ typedef struct {
     const bert_norm *norm_final;     /* NULL without one */
     int32_t mean_m, mean_s;              /* of mean pooling */
     const bert_linear *head;         /* BERT_HEAD of them, the last gives the logits */
+#if BERT_HEAD_NORM
+    const bert_norm *norm_head; /* before the last of them */
+#endif
     const uint16_t *exp2;                /* T of docs/numerics.md, 256 entries */
     const uint16_t *reciprocal;          /* R, 128 entries */
     const uint16_t *rsqrt;               /* Q, 256 entries */

@@ -32,6 +32,7 @@ LONGEST = 64  # of a prefix: file names and C++ compilers take more
 PART = 1024  # BERT_PART; C99 asks compilers for strings of 4095 characters
 _LITERAL = 64  # codes in one literal; literals that follow each other are one string
 _NUMBERS = 16  # numbers in a line
+_NO_LINEAR = "{0, 0, NULL, NULL, NULL, NULL, NULL, NULL}"
 
 # A byte as it stands in a string. Octal digits are escaped, so that none follows an escape and
 # this may be short; a question mark, so that there are no trigraphs; an underscore, so that
@@ -67,18 +68,57 @@ def sources(model: Model, info: Mapping[str, Any], prefix: str = PREFIX) -> dict
 
     info is what the store has beside the model; its labels and the scale of the logits become a
     comment. The names of all files, types, functions and objects with linkage begin with `prefix`
-    and _, those of macros and constants with the same in capitals.
+    and _, those of macros and constants with the same in capitals. Raises ValueError for a prefix
+    that is not one.
     """
     check_prefix(prefix)
-    here = resources.files(__package__ or "quant.export")
-    texts = {name: here.joinpath(name).read_text() for name in INFERENCE}
+    here, has = resources.files(__package__ or "quant.export"), _mechanisms(model)
+    texts = {name: _resolved(here.joinpath(name).read_text(), has) for name in INFERENCE}
     rows = is_given(info)
     texts["bert_shape.h"] = _shape(model, rows)
-    texts["bert_model.c"] = "".join(_model(model, rows))
+    texts["bert_model.c"] = "".join(_model(model, rows, has))
     texts = {_prefixed(name, prefix): _prefixed(text, prefix) for name, text in texts.items()}
     shape = _prefixed("bert_shape.h", prefix)
     texts[shape] = _comment(info) + texts[shape]  # its labels may be any words
     return texts
+
+
+def _mechanisms(model: Model) -> dict[str, bool]:
+    """Conditions of INFERENCE that are decided here: a model has only the code that it needs."""
+    return {
+        "BERT_ROTARY": any(layer.rotary is not None for layer in model.layers),
+        "BERT_GATED": any(layer.ffn.gate is not None for layer in model.layers),
+        "BERT_RMS": any(norm.rms for _, norm in model.norms()),
+        "BERT_SHARED": model.shape.kv_heads is not None,
+        "BERT_BARE": model.layers[0].norm1 is None,
+        "BERT_HEAD_NORM": model.head_norm is not None,
+    }
+
+
+def _resolved(text: str, has: Mapping[str, bool]) -> str:
+    """The text as the preprocessor leaves it that knows these names and no others.
+
+    Decided are `#if` of one name or of several joined by ||, with `#else` and `#endif`.
+    """
+    kept: list[str] = []
+    holds: list[bool | None] = []  # of each open condition; None where it has other names
+    for line in text.splitlines(keepends=True):
+        directive, _, condition = line.strip().partition(" ")
+        if directive in ("#if", "#ifdef", "#ifndef"):
+            found = [has.get(name) for name in condition.split(" || ")]
+            holds.append(None if None in found else any(found))
+            if holds[-1] is not None:
+                continue
+        elif directive in ("#else", "#endif") and holds[-1] is not None:
+            held = holds.pop()
+            if directive == "#else":
+                holds.append(not held)
+            continue
+        elif directive == "#endif":
+            holds.pop()
+        if False not in holds:
+            kept.append(line)
+    return "".join(kept)
 
 
 def _prefixed(text: str, prefix: str) -> str:
@@ -114,6 +154,8 @@ def _shape(model: Model, given: bool) -> str:
         "HEAD": len(model.head),
         "HEAD_WIDTH": max(widths),
     }
+    if shape.kv_heads is not None:
+        values["KV_HEADS"] = shape.kv_heads
     lines = [f"#define BERT_{name} {value}" for name, value in values.items()]
     return "\n".join(
         [
@@ -166,7 +208,7 @@ def _meaning(info: Mapping[str, Any]) -> Iterator[str]:
             yield f"   A logit of the float model is about {step!r} times the integer."
 
 
-def _model(model: Model, given: bool) -> Iterator[str]:
+def _model(model: Model, given: bool, has: Mapping[str, bool]) -> Iterator[str]:
     """bert_model.c: static arrays first, the structures that name them after."""
     yield f"/* Weights and tables of the model, written by bert2rtl {version()}. */\n"
     yield '#include "bert_model.h"\n\n'
@@ -186,10 +228,11 @@ def _model(model: Model, given: bool) -> Iterator[str]:
         ("rsqrt", rsqrt.TABLE),
     ):
         yield from numbers(f"{name}_table", "uint16_t", table)
-    for name, norm in (("norm_embedding", embedding.norm), ("norm_final", model.final_norm)):
+    norms = {"norm_embedding": embedding.norm, "norm_final": model.final_norm}
+    for name, norm in (norms | {"norm_head": model.head_norm}).items():
         if norm is not None:
             yield from _norm_arrays(name, norm)
-            yield f"static const bert_norm {name} =\n    {_norm(name, norm)};\n"
+            yield f"static const bert_norm {name} =\n    {_norm(name, norm, has)};\n"
     if model.projection is not None:
         yield from _linear_arrays("projection", model.projection)
         value = _linear("projection", model.projection)
@@ -197,17 +240,22 @@ def _model(model: Model, given: bool) -> Iterator[str]:
     bias = model.position_bias
     if bias is not None:
         yield from numbers("position_bias", "int16_t", bias.ravel())
+    for j in sorted({layer.rotary for layer in model.layers if layer.rotary is not None}):
+        turns = (model.rotary or ())[j]
+        yield from numbers(f"rotary_{j}_cosine", "int16_t", turns.cos.ravel())
+        yield from numbers(f"rotary_{j}_sine", "int16_t", turns.sin.ravel())
     for i, layer in enumerate(model.layers):
         for name, linear in _projections(layer).items():
             yield from _linear_arrays(f"layer_{i}_{name}", linear)
-        yield from _norm_arrays(f"layer_{i}_norm1", layer.norm1)
+        if layer.norm1 is not None:
+            yield from _norm_arrays(f"layer_{i}_norm1", layer.norm1)
         yield from _norm_arrays(f"layer_{i}_norm2", layer.norm2)
     for i, linear in enumerate(model.head):
         yield from _linear_arrays(f"head_{i}", linear)
 
     yield "\nstatic const bert_layer layers[BERT_LAYERS] = {\n"
     for i, layer in enumerate(model.layers):
-        yield _layer(f"layer_{i}", layer, model.shape.tokens)
+        yield _layer(f"layer_{i}", layer, model.shape.tokens, has)
     yield "};\n\nstatic const bert_linear head[BERT_HEAD] = {\n"
     for i, linear in enumerate(model.head):
         yield f"    {_linear(f'head_{i}', linear)},\n"
@@ -221,17 +269,19 @@ def _model(model: Model, given: bool) -> Iterator[str]:
     yield f"{'&projection' if model.projection else 'NULL'}, "
     yield f"{'NULL' if bias is None else 'position_bias'}, layers,\n"
     yield f"    {'&norm_final' if model.final_norm else 'NULL'},\n"
-    yield f"    {model.mean_m or 0}, {model.mean_s or 0}, head,\n"
+    head_norm = " &norm_head," if has["BERT_HEAD_NORM"] else ""
+    yield f"    {model.mean_m or 0}, {model.mean_s or 0}, head,{head_norm}\n"
     yield "    exp2_table, reciprocal_table, rsqrt_table};\n"
 
 
 def _projections(layer: Layer) -> dict[str, Linear]:
-    attention = layer.attention
+    attention, ffn = layer.attention, layer.ffn
     projections = {"q": attention.q, "k": attention.k, "v": attention.v, "o": attention.o}
-    return projections | {"up": layer.ffn.up, "down": layer.ffn.down}
+    gate = {} if ffn.gate is None else {"gate": ffn.gate}
+    return projections | gate | {"up": ffn.up, "down": ffn.down}
 
 
-def _layer(name: str, layer: Layer, tokens: int) -> str:
+def _layer(name: str, layer: Layer, tokens: int, has: Mapping[str, bool]) -> str:
     attention, (before, after) = layer.attention, sides(layer.window, tokens)
     linears = {key: _linear(f"{name}_{key}", value) for key, value in _projections(layer).items()}
     members = [
@@ -239,11 +289,18 @@ def _layer(name: str, layer: Layer, tokens: int) -> str:
         f"{attention.score_m}, {attention.score_s}, {attention.context_m}, {attention.context_s}, "
         f"{attention.residual_shift}",
         f"{before}, {after}",
+    ]
+    if has["BERT_ROTARY"]:
+        table = f"rotary_{layer.rotary}"
+        members.append("NULL, NULL" if layer.rotary is None else f"{table}_cosine, {table}_sine")
+    if has["BERT_GATED"]:
+        members += [linears.get("gate", _NO_LINEAR), str(layer.ffn.gate_shift or 0)]
+    members += [
         linears["up"],
         linears["down"],
         str(layer.ffn.residual_shift),
-        _norm(f"{name}_norm1", layer.norm1),
-        _norm(f"{name}_norm2", layer.norm2),
+        "{0}" if layer.norm1 is None else _norm(f"{name}_norm1", layer.norm1, has),
+        _norm(f"{name}_norm2", layer.norm2, has),
     ]
     return "    {" + ",\n     ".join(members) + "},\n"
 
@@ -275,9 +332,11 @@ def _norm_arrays(name: str, norm: Norm) -> Iterator[str]:
         yield from numbers(f"{name}_shifts", "uint8_t", norm.operand_shifts)
 
 
-def _norm(name: str, norm: Norm) -> str:
+def _norm(name: str, norm: Norm, has: Mapping[str, bool]) -> str:
     shifts = "NULL" if norm.operand_shifts is None else f"{name}_shifts"
     values = f"{norm.shift}, INT64_C({norm.epsilon}), {shifts}, {int(norm.wide)}"
+    if has["BERT_RMS"]:
+        values += f", {int(bool(norm.rms))}"
     return f"{{{name}_gamma, {name}_beta, {values}}}"
 
 

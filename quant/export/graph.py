@@ -12,8 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from golden import reciprocal, requantize, rsqrt, softmax
 from golden.encoder import PROJECTION_SHIFT
-from golden.linear import LOW_BITS
-from golden.model import Layer, Linear, Model, Norm, Window
+from golden.linear import LOW_BITS, in_stream
+from golden.model import FeedForward, Layer, Linear, Model, Norm, Rotary, Window
+from golden.rotary import SHIFT
 
 OPSET = 17
 IR_VERSION = 8  # of the ONNX release that brought it
@@ -228,13 +229,18 @@ class _Encoder(Graph):
         if windows or model.position_bias is not None:
             self.distance = self.distances()
         self.bias = self.position_bias()
+        self.angles = [self.cosines_and_sines(table) for table in model.rotary or ()]
         for layer in model.layers:
             x, x8 = self.layer(x, x8, layer)
         if model.final_norm is not None:
-            x, x8 = self.normalize(x, model.final_norm)
+            _, x8 = self.normalize(x, model.final_norm)
         y = self.pool(x8)
         for hidden in model.head[:-1]:
             y = self.linear(y, hidden)
+        if model.head_norm is not None:
+            z = x if self.shape.pooling == "none" else self.table(x, np.array([0]))
+            z = self.residual(z, y, in_stream(self.shape.hidden), PROJECTION_SHIFT)
+            _, y = self.normalize(z, model.head_norm)
         logits = self.accumulate(y, model.head[-1])
         self.every = self.shape.pooling == "none"
         self.checked(logits)
@@ -313,7 +319,8 @@ class _Encoder(Graph):
 
     def normalize(self, z: str, norm: Norm) -> tuple[str, Codes]:
         hidden = self.shape.hidden
-        s1, s2 = self.sum(z), self.sum(self.node("Mul", z, z))
+        s1: Value = 0 if norm.rms else self.sum(z)
+        s2 = self.sum(self.node("Mul", z, z))
         v = self.node("Sub", self.node("Mul", s2, hidden), self.node("Mul", s1, s1))
         r, e = self.rsqrt(self.node("Add", v, norm.epsilon))
         centred = self.node("Sub", self.node("Mul", z, hidden), s1)
@@ -325,8 +332,12 @@ class _Encoder(Graph):
         high = self.cast(x8, TensorProto.INT32)
         if not norm.wide:
             return x, high
-        low = self.limit(self.node("Sub", x, self.node("Mul", x8, 1 << LOW_BITS)), 8)
-        return x, (high, self.cast(low, TensorProto.INT32))
+        return x, (high, self.low_half(x, x8))
+
+    def low_half(self, x: str, high: str) -> str:
+        """Of a wide operand min(x, WIDE_MAX), int32; high is its int8, limited."""
+        low = self.limit(self.node("Sub", x, self.node("Mul", high, 1 << LOW_BITS)), 8)
+        return self.cast(low, TensorProto.INT32)
 
     def accumulate(self, x8: Codes, layer: Linear) -> str:
         weight = self.cast(np.ascontiguousarray(layer.weight.T), TensorProto.INT32)
@@ -360,20 +371,42 @@ class _Encoder(Graph):
 
     def layer(self, x: str, x8: Codes, layer: Layer) -> tuple[str, Codes]:
         post = self.shape.norm == "post"
-        if not post:
+        if not post and layer.norm1 is not None:
             _, x8 = self.normalize(x, layer.norm1)
         context = self.attention(x8, layer)
         x = self.residual(x, context, layer.attention.o, layer.attention.residual_shift)
-        normal, x8 = self.normalize(x, layer.norm1 if post else layer.norm2)
-        halves = self.activated(x8, layer.ffn.up)
-        hidden: Codes = halves[0] if len(halves) == 1 else (halves[0], halves[1])
+        before_ffn = layer.norm1 if post else layer.norm2
+        assert before_ffn is not None
+        normal, x8 = self.normalize(x, before_ffn)
+        hidden = self.hidden(x8, layer.ffn)
         x = self.residual(normal if post else x, hidden, layer.ffn.down, layer.ffn.residual_shift)
         return self.normalize(x, layer.norm2) if post else (x, x8)
 
+    def hidden(self, x8: Codes, ffn: FeedForward) -> Codes:
+        """The operand of `down`."""
+        high, *low = self.activated(x8, ffn.activated)
+        if ffn.gate_shift is None:
+            return (high, low[0]) if low else high
+        gate = self.cast(high, TensorProto.INT64)
+        if low:
+            gate = self.node("Mul", gate, 1 << LOW_BITS)
+            gate = self.node("Add", gate, self.cast(low[0], TensorProto.INT64))
+        product = self.node("Mul", gate, self.scaled(x8, ffn.up, 16))
+        product = self.round_shift(product, np.array(ffn.gate_shift))
+        if not low:
+            return self.cast(self.limit(product, 8), TensorProto.INT32)
+        x = self.limit(product, 16)
+        codes = self.limit(self.round_shift(x, np.array(LOW_BITS)), 8)
+        return self.cast(codes, TensorProto.INT32), self.low_half(x, codes)
+
+    def places(self) -> str:
+        """0, 1, ... of every token."""
+        count = self.node("Squeeze", self.node("Shape", self.mask))
+        return self.node("Range", 0, count, 1)
+
     def distances(self) -> str:
         """k - q of every query and key, int64 [tokens, tokens]."""
-        count = self.node("Squeeze", self.node("Shape", self.mask))
-        key = self.node("Range", 0, count, 1)
+        key = self.places()
         return self.node("Sub", key, self.node("Unsqueeze", key, np.array([1])))
 
     def position_bias(self) -> str | None:
@@ -383,6 +416,38 @@ class _Encoder(Graph):
             return None
         column = self.node("Add", self.distance, table.shape[1] // 2)
         return self.cast(self.node("Gather", table, column, axis=1), TensorProto.INT64)
+
+    def cosines_and_sines(self, table: Rotary) -> tuple[str, str]:
+        """Of every token and pair, int64 [tokens, 1, d / 2] each."""
+        place = self.places()
+        cos, sin = (self.table(turns[:, None], place) for turns in (table.cos, table.sin))
+        return self.cast(cos, TensorProto.INT64), self.cast(sin, TensorProto.INT64)
+
+    def turned(self, u: str, heads: int, rotary: int) -> str:
+        """The heads of Q or K by the numbers of 16 bits of which they are made, int32."""
+        cos, sin = self.angles[rotary]
+        pairs = self.node("Reshape", u, np.array([-1, heads, self.shape.head_size // 2, 2]))
+        x, y = (self.node("Gather", pairs, side, axis=3) for side in (0, 1))
+        both = (
+            self.node("Sub", self.node("Mul", x, cos), self.node("Mul", y, sin)),
+            self.node("Add", self.node("Mul", y, cos), self.node("Mul", x, sin)),
+        )
+        codes = (self.limit(self.round_shift(side, np.array(SHIFT)), 8) for side in both)
+        sides = (self.node("Unsqueeze", side, np.array([3])) for side in codes)
+        return self.cast(self.node("Concat", *sides, axis=3), TensorProto.INT32)
+
+    def heads(self, x8: Codes, part: Linear, rotary: int | None) -> str:
+        """Q, K or V, int32 [tokens, heads, d]; a head of K or V as often as it is read."""
+        heads, size = len(part.weight) // self.shape.head_size, self.shape.head_size
+        flat = (
+            self.linear(x8, part)
+            if rotary is None
+            else self.turned(self.scaled(x8, part, 16), heads, rotary)
+        )
+        split = self.node("Reshape", flat, np.array([-1, heads, size]))
+        if heads == self.shape.heads:
+            return split
+        return self.node("Gather", split, np.arange(self.shape.heads) % heads, axis=1)
 
     def seen(self, window: Window | None) -> str:
         """The keys that each query sees, bool [tokens] or [tokens, tokens]."""
@@ -397,13 +462,12 @@ class _Encoder(Graph):
 
     def attention(self, x8: Codes, layer: Layer) -> str:
         parameters, seen = layer.attention, self.seen(layer.window)
-        split = np.array([-1, self.shape.heads, self.shape.head_size])
         q, k, v = (
-            self.node("Transpose", self.node("Reshape", self.linear(x8, part), split), perm=order)
-            for part, order in (
-                (parameters.q, [1, 0, 2]),
-                (parameters.k, [1, 2, 0]),
-                (parameters.v, [1, 0, 2]),
+            self.node("Transpose", self.heads(x8, part, rotary), perm=order)
+            for part, rotary, order in (
+                (parameters.q, layer.rotary, [1, 0, 2]),
+                (parameters.k, layer.rotary, [1, 2, 0]),
+                (parameters.v, None, [1, 0, 2]),
             )
         )
         acc = self.node("MatMul", q, k)

@@ -185,6 +185,7 @@ def _cut(
     kept = {"embedding.position": arrays["embedding.position"][:rows]}
     if spec.position_bias:
         kept[position_bias.BIAS] = position_bias.cut(arrays[position_bias.BIAS], tokens)
+    kept |= {name: x[:tokens] for name, x in arrays.items() if name.startswith("rotary.")}
     return replace(spec, positions=rows), arrays | kept, notes
 
 

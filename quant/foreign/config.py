@@ -5,9 +5,11 @@ Every other option has to have the default, or the outputs would be those of ano
 """
 
 import json
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from quant.foreign.tensors import CROSS, EXPERTS, QK_NORM
 from quant.model.spec import CheckpointError
 
 CONFIG = "config.json"
@@ -30,7 +32,8 @@ WHOLE = {
 
 TEXTS = (
     *("albert", "bert", "camembert", "clip_text_model", "distilbert", "electra", "mpnet"),
-    *("roberta", "xlm-roberta", *OWN),
+    *("esm", "eurobert", "gte", "jina_embeddings_v3", "modernbert", "nomic_bert", "roberta"),
+    *("xlm-roberta", *OWN),
 )
 FAMILIES = (*TEXTS, *WHOLE, *IMAGES)
 
@@ -45,10 +48,14 @@ _DISTILBERT = (
 )
 _DECODER = (*_BERT, "is_decoder", "is_causal")
 _ROBERTA = (*_DECODER, "pad_token_id")
+ROPE = ("rope_parameters", "rope_theta", "rope_scaling")
+"""What says how rotary positions turn; `transformers` makes rope_parameters of the older two."""
+_MODERN = ("global_attn_every_n_layers", "global_rope_theta", "local_rope_theta")
+"""What older files of ModernBERT have for layer_types and rope_parameters."""
 _TRANSFORMER = (
     *("norm_first", "final_norm", "embedding_norm", "scale_embedding", "pooling", "sinusoids"),
     *("position_bias", "relative_attention_num_buckets", "relative_attention_max_distance"),
-    "window",
+    *("window", "rope_theta", "gated", "rms_norm", "num_key_value_heads"),
     *(name for name in _BERT if name != "type_vocab_size"),
 )
 _IMAGE = (
@@ -75,7 +82,31 @@ FOLLOWED: dict[str, tuple[str, ...]] = {
     "dinov2_with_registers": (*_DINO, "num_register_tokens"),
     "distilbert": _DISTILBERT,
     "electra": (*_DECODER, "embedding_size"),
+    "esm": (
+        *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
+        *("intermediate_size", "layer_norm_eps", "max_position_embeddings", "pad_token_id"),
+        *("mask_token_id", "position_embedding_type", "rope_theta", "emb_layer_norm_before"),
+        "token_dropout",
+    ),
+    "eurobert": (
+        *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "hidden_act"),
+        *("intermediate_size", "max_position_embeddings", "num_key_value_heads", "head_dim"),
+        *("rms_norm_eps", "attention_bias", "mlp_bias", "classifier_pooling", *ROPE),
+    ),
+    "gte": (*_BERT, *ROPE),
+    "jina_embeddings_v3": (*_BERT, *ROPE),
+    "modernbert": (
+        *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", *ROPE),
+        *("intermediate_size", "max_position_embeddings", "hidden_activation", "norm_eps"),
+        *("norm_bias", "attention_bias", "mlp_bias", "layer_types", "local_attention", *_MODERN),
+        # of heads; and what its class does not read
+        *("classifier_pooling", "classifier_bias", "classifier_activation", "decoder_bias"),
+        *("sparse_prediction", "sparse_pred_ignore_index", "layer_norm_eps", "embedding_dropout"),
+        *("mlp_dropout", "initializer_cutoff_factor", "deterministic_flash_attn"),
+        *("reference_compile", "repad_logits_with_grad"),
+    ),
     "mpnet": tuple(name for name in _BERT if name != "type_vocab_size"),
+    "nomic_bert": (*_BERT, *ROPE, "head_dim"),
     "roberta": _ROBERTA,
     "siglip": _SIDES,
     "siglip_vision_model": (*_IMAGE, "intermediate_size", "vision_use_head"),
@@ -94,7 +125,13 @@ INDIFFERENT = frozenset(
         # how the library runs, loads and saves it, not what comes out
         *("attn_implementation", "chunk_size_feed_forward", "dtype", "output_attentions"),
         *("output_hidden_states", "output_past", "return_dict", "tie_weights_", "torch_dtype"),
-        *("tie_word_embeddings", "torchscript", "transformers_version", "use_bfloat16"),
+        *(
+            "tie_word_embeddings",
+            "torchscript",
+            "pretraining_tp",
+            "transformers_version",
+            "use_bfloat16",
+        ),
         *("use_cache", "use_return_dict", "transformers.js_config", "name_or_path"),
         # the names of classes the other way round, special tokens (the tokenizer's own count)
         *("label2id", "bos_token_id", "cls_token_id", "decoder_start_token_id", "eos_token_id"),
@@ -140,13 +177,18 @@ _ABSENT: dict[str, Any] = {
     "is_decoder": False,
     "add_cross_attention": False,
     "is_encoder_decoder": False,
+    **dict.fromkeys(("num_experts", "num_local_experts", "moe_every_n_layers"), 0),
+    **dict.fromkeys(("use_qk_norm", "qk_layernorm", "qk_norm"), False),
 }
 """What options that a class may leave out of its own list stand at."""
 
-_OTHERWISE: dict[str, dict[str, Any]] = {"clip_text_model": {"is_causal": True}}
+_OTHERWISE: dict[str, dict[str, Any]] = {
+    "clip_text_model": {"is_causal": True},
+    "esm": {"hidden_act": "gelu"},
+}
 """Those of a family at which they stand elsewhere."""
 
-_FIRST = ("feed_forward_type",)
+_FIRST = ("feed_forward_type", "moe_every_n_layers", "num_experts", "lora_adaptations")
 """Options that say more of a model than the others of its file, which are looked at after them."""
 
 IS_CAUSAL = (
@@ -156,14 +198,24 @@ IS_CAUSAL = (
 _WHY = {
     "position_embedding_type": "embedding.position: only absolute positions are supported",
     "is_causal": IS_CAUSAL,
-    "add_cross_attention": "layer.0.attention: a decoder with cross-attention",
+    "add_cross_attention": f"layer.0.attention: {CROSS}",
+    **dict.fromkeys(("num_experts", "num_local_experts"), f"layer.0.ffn: {EXPERTS}"),
+    "moe_every_n_layers": f"layer.0.ffn: {EXPERTS}",
+    **dict.fromkeys(("use_qk_norm", "qk_layernorm", "qk_norm"), f"layer.0.q: {QK_NORM}"),
+    **dict.fromkeys(
+        ("dilation", "dilations", "attention_dilation"),
+        "layer.0.attention: a window with gaps (dilation), where a window has every key of its "
+        "reach",
+    ),
     "is_encoder_decoder": "layer.0.attention: a decoder beside the encoder",
     "pruned_heads": "layer.0.attention: pruned heads are not supported",
     "auto_map": "code of its own, which is never run",
     "quantization_config": "weights of another quantizer: give the float checkpoint",
-    "feed_forward_type": "layer.0.ffn.up: a gated feed-forward, a product of two activations: with "
-    "ALiBi alone, JinaBERT-v2 would run",
-    "use_swiglu_ffn": "layer.0.ffn.up: a gated feed-forward (SwiGLU), a product of two activations",
+    "feed_forward_type": "layer.0.ffn.up: a gated feed-forward beside ALiBi in a layout "
+    "without a loader (JinaBERT-v2)",
+    "lora_adaptations": "layer.0: LoRA adapters that remote code chooses (jina-embeddings-v3): "
+    "take the files for transformers' own class, jina_embeddings_v3, or fold one adapter in",
+    "use_swiglu_ffn": "layer.0.ffn.up: a gated feed-forward (SwiGLU) in a layout without a loader",
 }
 """Reasons by option, where more can be said than that it is not followed."""
 
@@ -209,7 +261,26 @@ def read(file: Path, side: str = IMAGE_SIDE) -> dict[str, Any]:
         names = {str(i): f"LABEL_{i}" for i in range(count)} if type(count) is int else None
         given["id2label"] = names
     given.setdefault("label2id", None)  # of two, likewise
-    return defaults | given
+    return defaults | given | _rotary(family, given)
+
+
+def _rotary(family: str, given: dict[str, Any]) -> dict[str, Any]:
+    """rope_parameters, and layer_types, as the family's class makes them of older options.
+
+    What the class does not take stays as it is, for the loader to refuse by name.
+    """
+    if "rope_parameters" not in FOLLOWED[family]:
+        return {}
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    names = {*ROPE, *_MODERN, "layer_types", "num_hidden_layers", "max_position_embeddings"}
+    names |= {"hidden_size", "num_attention_heads"}
+    try:
+        kept = deepcopy({name: given[name] for name in names & set(given)})
+        made = CONFIG_MAPPING[family](**kept).to_dict()
+    except Exception:  # whatever the class has against the values
+        return {}
+    return {name: made[name] for name in ("rope_parameters", "layer_types") if name in made}
 
 
 def _side(file: Path, raw: dict[str, Any], family: str, side: str) -> dict[str, Any]:
@@ -295,10 +366,10 @@ _PLANE = (
     "have one by the distance of tokens that all layers share"
 )
 _RMS = (
-    "layer.0.norm1: RMSNorm, which leaves the mean in, and in most of them a gated feed-forward; "
-    "its relative positions alone would run"
+    "layer.0.norm1: RMSNorm, gated feed-forwards and relative positions in a layout without a "
+    "loader"
 )
-_ROTARY = "layer.0.q: rotary positions would turn Q and K after their projection"
+_ROTARY = "layer.0.q: rotary positions in a layout without a loader"
 _CAUSAL = "layer.0: a decoder, whose head predicts the next word, in a layout without a loader"
 _PADDED = "embedding: every text is padded to one length, and the padding is read as words are"
 _SOME_KEYS = "layer.0.attention: keys that are chosen by more than their distance from the query"
@@ -311,9 +382,11 @@ _PRE_NORM = "final.norm: its layers have the norm before each half, in a layout 
 
 REFUSED: dict[str, str] = {
     **dict.fromkeys(("deberta", "deberta-v2", "xlnet", "nezha"), _RELATIVE),
+    **dict.fromkeys(("esmc", "neomme"), f"layer.0.q: {QK_NORM}"),
+    "dinat": "layer.0.attention: windows of patches with gaps between them (dilation)",
     **dict.fromkeys(("t5", "mt5", "umt5", "longt5"), _RMS),
-    **dict.fromkeys(("modernbert", "nomic_bert", "roformer", "eurobert", "gte"), _ROTARY),
-    **dict.fromkeys(("jina_embeddings_v3", "esm", "esmc", "neomme", "modernvbert"), _ROTARY),
+    "roformer": _ROTARY,
+    "modernvbert": _ROTARY,
     **dict.fromkeys(("gpt2", "gpt_neo", "gpt_neox", "llama", "mistral", "opt", "qwen2"), _CAUSAL),
     **dict.fromkeys(("qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "phi3"), _CAUSAL),
     **dict.fromkeys(("bert-generation", "bart", "mbart", "marian", "xglm", "bloom"), _CAUSAL),
@@ -337,6 +410,8 @@ REFUSED: dict[str, str] = {
     **dict.fromkeys(("layoutlm", "layoutlmv2", "layoutlmv3", "lilt", "markuplm"), _PLACES),
     **dict.fromkeys(("roberta-prelayernorm", "megatron-bert", "xlm-roberta-xl"), _PRE_NORM),
     "funnel": "layer.0: its sequences get shorter from layer to layer",
+    "new": "remote code (GTE), which is never run: take the same model's files for transformers' "
+    "own class, model_type 'gte'",
     "mobilebert": "layer.0: its layers have bottlenecks, and a scale in place of LayerNorm",
     "squeezebert": "layer.0: its linear layers are convolutions in groups",
     "convbert": "layer.0.attention: half of its heads are convolutions",

@@ -10,25 +10,23 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from quant.foreign import config as options
-from quant.foreign import heads
+from quant.foreign import heads, rotary
 from quant.foreign.sentence import Layout
 from quant.foreign.tensors import (
     Config,
+    Encoder,
     Tensors,
     activation,
     answers_of,
+    bert_fields,
     boolean,
     clip_layers,
     head_size,
     integer,
-    number,
 )
 from quant.foreign.transformer import transformer
 from quant.model.spec import Arrays, CheckpointError, EncoderSpec
 from quant.model.window import CAUSAL
-
-Encoder: TypeAlias = tuple[Arrays, dict[str, Any]]
-"""The arrays of an encoder, and the fields of its spec that are not those of every BERT."""
 
 Loaded: TypeAlias = tuple[EncoderSpec, Arrays, list[str]]
 """What a loader gives: the spec, the arrays, and what is to be said about it."""
@@ -69,22 +67,6 @@ def _bert_feed_forward(tensors: Tensors, source: str, target: str) -> Arrays:
     return arrays | tensors.norm(f"{source}.output.LayerNorm", f"{target}.norm2")
 
 
-def _bert_fields(config: Config) -> dict[str, Any]:
-    hidden, count = integer(config, "hidden_size"), integer(config, "num_attention_heads")
-    return {
-        "layers": integer(config, "num_hidden_layers"),
-        "hidden": hidden,
-        "heads": count,
-        "head_size": head_size(hidden, count),
-        "ffn": integer(config, "intermediate_size"),
-        "vocabulary": integer(config, "vocab_size"),
-        "positions": integer(config, "max_position_embeddings"),
-        "types": integer(config, "type_vocab_size"),
-        "activation": activation(config, "hidden_act"),
-        "epsilon": number(config, "layer_norm_eps", 1e-12),
-    }
-
-
 def _decoder(config: Config) -> dict[str, Any]:
     """The windows of an encoder that is a decoder by its config: all layers are causal.
 
@@ -103,7 +85,7 @@ def _decoder(config: Config) -> dict[str, Any]:
 def bert(config: Config, tensors: Tensors, prefix: str) -> Encoder:
     """Devlin et al., 2019."""
     arrays = _embeddings(tensors, f"{prefix}embeddings") | _bert_layers(config, tensors, prefix)
-    return arrays, _bert_fields(config) | _decoder(config)
+    return arrays, bert_fields(config) | _decoder(config)
 
 
 def roberta(config: Config, tensors: Tensors, prefix: str) -> Encoder:
@@ -153,7 +135,7 @@ def mpnet(config: Config, tensors: Tensors, prefix: str) -> Encoder:
             arrays |= tensors.linear(f"{source}.attention.attn.{key}", f"{target}.{key}")
         arrays |= tensors.norm(f"{source}.attention.LayerNorm", f"{target}.norm1")
         arrays |= _bert_feed_forward(tensors, source, target)
-    fields = _bert_fields(dict(config) | {"type_vocab_size": 0})
+    fields = bert_fields(dict(config) | {"type_vocab_size": 0})
     return arrays, fields | {"position_offset": MPNET_PADDING + 1, "position_bias": True}
 
 
@@ -172,7 +154,7 @@ def clip_text(config: Config, tensors: Tensors, prefix: str) -> Encoder:
     layers = integer(config, "num_hidden_layers")
     arrays |= clip_layers(tensors, f"{prefix}encoder.layers", layers)
     arrays |= tensors.norm(f"{prefix}final_layer_norm", "final.norm")
-    fields = _bert_fields(dict(config) | {"type_vocab_size": 0})
+    fields = bert_fields(dict(config) | {"type_vocab_size": 0})
     return arrays, fields | {
         "norm": "pre",
         "embedding_norm": False,
@@ -218,7 +200,7 @@ def albert(config: Config, tensors: Tensors, prefix: str) -> Encoder:
     for i, layer in enumerate(encoder):
         arrays |= {f"layer.{i}.{name}": array for name, array in layer.items()}
     fields = {"embedding_size": size, "layers": len(encoder)}
-    return arrays, _bert_fields(config) | fields
+    return arrays, bert_fields(config) | fields
 
 
 def _albert_layer(tensors: Tensors, source: str) -> Arrays:
@@ -287,7 +269,7 @@ def fused(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         )
     arrays |= tensors.linear("classifier", "head.0")
     answers = answers_of(config, arrays["head.0.weight"])
-    return EncoderSpec(**_bert_fields(config), **answers), arrays
+    return EncoderSpec(**bert_fields(config), **answers), arrays
 
 
 ENCODERS: dict[str, Callable[[Config, Tensors, str], Encoder]] = {
@@ -297,7 +279,13 @@ ENCODERS: dict[str, Callable[[Config, Tensors, str], Encoder]] = {
     "clip_text_model": clip_text,
     "distilbert": distilbert,
     "electra": electra,
+    "esm": rotary.esm,
+    "eurobert": rotary.eurobert,
+    "gte": rotary.gte,
+    "jina_embeddings_v3": rotary.jina,
+    "modernbert": rotary.modernbert,
     "mpnet": mpnet,
+    "nomic_bert": rotary.nomic,
     "roberta": roberta,
     "xlm-roberta": roberta,
 }
@@ -314,11 +302,17 @@ def load(config: Config, tensors: Tensors, layout: Layout, task: str | None) -> 
             raise CheckpointError(f"a {family} of the task {spec.task} cannot be asked for {asked}")
         return spec, arrays, []
     base = heads.BASES[family]
-    prefix = tensors.prefix(base.prefix)
+    prefix = tensors.prefix(base.prefix) or (tensors.prefix(base.older) if base.older else "")
     head, notes = heads.choose(base, prefix, config, tensors, layout, task)
+    if base.beside and tensors.drop(f"{prefix}{base.beside}."):
+        notes = [*notes, f"its {base.beside} is left out: nothing here computes it"]
     arrays, fields = ENCODERS[family](config, tensors, prefix)
     width = len(arrays.get("layer.0.o.bias", ()))
     behind, choices = heads.take(base, prefix, head, config, tensors, layout, width)
+    if family == "eurobert" and head.kind == "ForSequenceClassification":
+        fields["pooling"] = rotary.eurobert_pooling(config)
+    if family == "modernbert" and head.kind in ("ForSequenceClassification", "ForMultipleChoice"):
+        fields["pooling"] = rotary.modernbert_pooling(config)
     if layout.task:  # a pooling of sentence-transformers takes the place of the family's own
         fields = {name: value for name, value in fields.items() if name not in ("pooling", "end")}
     return EncoderSpec(**{**choices, **fields}), arrays | behind, notes

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from quant.foreign.sentence import Layout
-from quant.foreign.tensors import Config, Tensors, answers_of, labels_of
+from quant.foreign.tensors import Config, Tensors, activation, answers_of, labels_of
 from quant.model.spec import (
     CLASSIFICATION,
     EMBEDDING,
@@ -41,7 +41,8 @@ class Head:
     of their tensors; activations: between them. outputs: how many it must have, 0 for any.
     task: what it is for; "" for a head that nothing here computes, which only its `marks`, the
     beginnings of its tensors' names, tell; `why` says what it does. note: what is to be said where
-    it is taken. parts: of a linear layer, without "bias" where it is zero. With marks, too, a head
+    it is taken. parts: of a linear layer, without "bias" where it is zero. norm: before the
+    last layer. free: tensors that may be missing, which are zero then. With marks, too, a head
     of layers stands among tensors of other names.
     """
 
@@ -54,15 +55,19 @@ class Head:
     why: str = "predicts words for pre-training, which nothing here computes"
     note: str = ""
     parts: tuple[str, ...] = _PARTS
+    norm: str = ""
+    free: tuple[str, ...] = ()
 
     def fits(self, found: Sequence[str], tensors: Tensors, pooler: str) -> bool:
         """Whether the tensors behind the encoder are those of this head."""
         if self.marks:
             return bool(found) and all(name.startswith(self.marks) for name in found)
         own = {f"{name}.{part}" for name in self.layers if name != POOLER for part in self.parts}
+        own |= {f"{self.norm}.{part}" for part in self.parts if self.norm}
         pooled = POOLER not in self.layers or f"{pooler}.weight" in tensors
         last = tensors.width(f"{self.layers[-1]}.weight") if self.layers else 0
-        return set(found) == own and pooled and self.outputs in (0, last)
+        same = set(found) <= own and own - set(found) <= set(self.free)
+        return same and pooled and self.outputs in (0, last)
 
 
 @dataclass(frozen=True)
@@ -70,13 +75,16 @@ class Base:
     """An encoder's family: what its classes' names and its tensors' names begin with, its heads.
 
     The heads stand in the order in which they are taken where config.json names none.
-    pooler: the name of the layer on the first token, without the prefix.
+    pooler: the name of the layer on the first token, without the prefix. older: a prefix of older
+    files. beside: what stands beside the layers and is left out, with a note.
     """
 
     name: str
     prefix: str
     heads: tuple[Head, ...]
     pooler: str = "pooler.dense"
+    older: str = ""
+    beside: str = ""
 
 
 def _common(pooled: tuple[str, ...], activation: str, choice: tuple[str, ...]) -> tuple[Head, ...]:
@@ -92,6 +100,12 @@ def _common(pooled: tuple[str, ...], activation: str, choice: tuple[str, ...]) -
 
 CLIP_BESIDE = ("text_projection.", "vision_model.", "visual_projection.", "logit_scale")
 """What stands in a whole CLIP beside the layers of its text side."""
+_MODERN: dict[str, Any] = {
+    "layers": ("head.dense", "classifier"),
+    "activations": ("",),  # by classifier_activation
+    "norm": "head.norm",
+    "free": ("head.dense.bias", "head.norm.bias"),
+}
 _ON_POOLER, _ON_FIRST = (POOLER, "classifier"), ("classifier.dense", "classifier.out_proj")
 _ROBERTA = (
     *_common(_ON_FIRST, "tanh", _ON_POOLER),
@@ -129,9 +143,48 @@ BASES = {
         Head("ForMaskedLM", "", marks=("generator_",)),
         Head("ForCausalLM", "", marks=("generator_",)),
     )),
+    "esm": Base("Esm", "esm", (
+        Head("ForSequenceClassification", CLASSIFICATION, _ON_FIRST, ("tanh",)),
+        Head("ForTokenClassification", TOKEN_CLASSIFICATION, ("classifier",)),
+        Head("Model", EMBEDDING),
+        Head("ForMaskedLM", "", marks=("lm_head.",)),
+        Head("ForProteinFolding", "", marks=("trunk.", "esm_s_mlp.", "embedding.", "esm_s_combine",
+             "distogram_head.", "ptm_head.", "lm_head.", "lddt_head."),
+             why="folds a protein by layers on pairs of tokens, which nothing here computes"),
+    ), beside="contact_head"),
+    "eurobert": Base("EuroBert", "model", (
+        Head("ForSequenceClassification", CLASSIFICATION, ("dense", "classifier"), ("gelu",)),
+        Head("ForTokenClassification", TOKEN_CLASSIFICATION, ("classifier",)),
+        Head("Model", EMBEDDING),
+        Head("ForMaskedLM", "", marks=("lm_head.",)),
+    )),
+    "gte": Base("Gte", "gte", (
+        Head("ForSequenceClassification", CLASSIFICATION, _ON_POOLER, ("tanh",)),
+        Head("ForTokenClassification", TOKEN_CLASSIFICATION, ("classifier",)),
+        Head("Model", EMBEDDING),
+        Head("ForMaskedLM", "", marks=("lm_head.",)),
+    ), older="new"),
+    "jina_embeddings_v3": Base("JinaEmbeddingsV3", "roberta", (
+        *_common(_ON_FIRST, "tanh", ()),
+        Head("ForMaskedLM", "", marks=("lm_head.",)),
+    )),
+    "modernbert": Base("ModernBert", "model", (
+        Head("Model", EMBEDDING),
+        Head("ForSequenceClassification", CLASSIFICATION, **_MODERN),
+        Head("ForTokenClassification", TOKEN_CLASSIFICATION, **_MODERN),
+        Head("ForQuestionAnswering", QUESTION_ANSWERING, outputs=2, **_MODERN),
+        Head("ForMultipleChoice", REGRESSION, outputs=1, **_MODERN),
+        Head("ForMaskedLM", "", marks=("head.", "decoder.")),
+    )),
     "mpnet": Base("MPNet", "mpnet", (
         *_common(_ON_FIRST, "tanh", _ON_POOLER),
         Head("ForMaskedLM", "", marks=("lm_head.",)),
+    )),
+    "nomic_bert": Base("NomicBert", "nomic_bert", (
+        Head("ForSequenceClassification", CLASSIFICATION, _ON_POOLER, ("tanh",)),
+        Head("ForTokenClassification", TOKEN_CLASSIFICATION, ("classifier",)),
+        Head("Model", EMBEDDING),
+        Head("ForMaskedLM", "", marks=("cls.",)),
     )),
     "roberta": Base("Roberta", "roberta", _ROBERTA),
     "xlm-roberta": Base("XLMRoberta", "roberta", _ROBERTA),
@@ -142,6 +195,9 @@ _ENCODER = (
     *("embeddings", "encoder", "transformer", "pooler", "embeddings_project"),
     *("layers", "layernorm", "pre_layrnorm", "post_layernorm", "head"),  # of images
     "final_layer_norm",  # of CLIP's texts
+    *("embed_tokens", "norm", "emb_ln"),  # of EuroBERT, of Nomic and Jina
+    "final_norm",  # of ModernBERT
+    *("contact_head", "rotary_embeddings"),  # of ESM
 )
 """What the names of an encoder's tensors begin with where it was saved alone."""
 
@@ -183,7 +239,8 @@ def choose(
             f"config.json: architectures is {named}, but the weights are those of "
             f"{_names(base, fitting)}: one of the two is of another checkpoint"
         )
-    if head.task == TOKEN_CLASSIFICATION and len(fitting) > 1 and not _tags(config):
+    pooled = any(POOLER in other.layers for other in fitting)
+    if head.task == TOKEN_CLASSIFICATION and pooled and not _tags(config):
         raise CheckpointError(
             f"config.json: architectures is {named}, but the weights have a pooler, as those of "
             f"{_names(base, [h for h in fitting if h is not head])}, and id2label names no tags: "
@@ -210,7 +267,8 @@ def take(
     fields: dict[str, Any]
     pooler = f"{prefix}{base.pooler}"
     for j, name in enumerate(head.layers):
-        whole = "bias" in head.parts
+        there = f"{name}.bias" not in head.free or f"{name}.bias" in tensors
+        whole = "bias" in head.parts and there
         arrays |= tensors.linear(pooler if name == POOLER else name, f"head.{j}", bias=whole)
     if POOLER not in head.layers:
         tensors.drop(f"{pooler}.")
@@ -225,11 +283,17 @@ def take(
         }
         return arrays, fields
     last = arrays[f"head.{len(head.layers) - 1}.weight"]
-    if head.task == QUESTION_ANSWERING:
-        return arrays, {"labels": _ANSWER, "task": head.task, "pooling": "none"}
-    if head.task == TOKEN_CLASSIFICATION:
-        return arrays, {"labels": labels_of(config, last), "task": head.task, "pooling": "none"}
     fields = {"head_activations": head.activations}
+    if head.norm:
+        fields = {"head_activations": (activation(config, "classifier_activation"),)}
+        bias = f"{head.norm}.bias" in tensors
+        arrays |= tensors.norm(head.norm, "head.norm", bias=bias)
+        fields["head_norm"] = True
+    if head.task == QUESTION_ANSWERING:
+        return arrays, fields | {"labels": _ANSWER, "task": head.task, "pooling": "none"}
+    if head.task == TOKEN_CLASSIFICATION:
+        labels = labels_of(config, last)
+        return arrays, fields | {"labels": labels, "task": head.task, "pooling": "none"}
     if head.kind == "ForNextSentencePrediction":
         return arrays, fields | {"labels": _SENTENCES, "task": CLASSIFICATION}
     if head.kind == "ForMultipleChoice":

@@ -5,6 +5,7 @@ out is plain: the text of a tokenizer.json that holds everything, and a few fact
 nothing behind reads the checkpoint's own files.
 """
 
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -71,7 +72,7 @@ def resolve(folder: Path, tokens: int | None = None, lower: bool = False) -> Res
     """
     settings = _settings(folder)
     theirs = _theirs(folder, settings)
-    backend = theirs.backend_tokenizer
+    backend = _proteins(theirs) if _of_esm(theirs) else theirs.backend_tokenizer
     if lower:
         _lower(backend)
     backend.no_truncation()
@@ -117,7 +118,8 @@ def _theirs(folder: Path, settings: Mapping[str, Any]) -> Any:
             or f"{folder}: transformers cannot read the tokenizer ({theirs}): it must be a "
             "tokenizer.json, or the vocabulary files of its class"
         )
-    if not getattr(theirs, "is_fast", False) or not hasattr(theirs, "backend_tokenizer"):
+    fast = getattr(theirs, "is_fast", False) and hasattr(theirs, "backend_tokenizer")
+    if not fast and not _of_esm(theirs):
         raise CheckpointError(
             f"{folder}: the tokenizer {type(theirs).__name__} is written in Python: only those of "
             "the library tokenizers are supported"
@@ -132,12 +134,40 @@ def _theirs(folder: Path, settings: Mapping[str, Any]) -> Any:
             f"{folder / SETTINGS}: split_special_tokens is {theirs.split_special_tokens!r}: "
             "special tokens in a text are always taken as such: it must be false"
         )
-    if dropout := getattr(theirs.backend_tokenizer.model, "dropout", None):
+    if fast and (dropout := getattr(theirs.backend_tokenizer.model, "dropout", None)):
         raise CheckpointError(
             f"{folder}: the tokenizer's dropout is {dropout}: a text would have other tokens "
             "each time: it must be 0 or null"
         )
     return theirs
+
+
+def _of_esm(theirs: Any) -> bool:
+    return type(theirs).__name__ == "EsmTokenizer"
+
+
+def _proteins(theirs: Any) -> Any:
+    """ESM's tokenizer, which the library has in Python alone: one token for each amino acid.
+
+    Any token of the vocabulary is split off, the longest one at a place; what is left between two
+    of them or spaces is one unknown token.
+    """
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
+
+    vocabulary = theirs.get_vocab()
+    words = "|".join(re.escape(word) for word in sorted(vocabulary, key=len, reverse=True) if word)
+    made = Tokenizer(models.WordLevel(vocabulary, theirs.unk_token))
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(words), "isolated")]
+    )
+    first, last = theirs.cls_token, theirs.eos_token
+    ends = {token: theirs.convert_tokens_to_ids(token) for token in (first, last)}
+    made.post_processor = processors.TemplateProcessing(
+        single=[first, "$A", last],
+        pair=[first, "$A", last, "$B:1", f"{last}:1"],
+        special_tokens=list(ends.items()),
+    )
+    return made
 
 
 def _read(folder: Path) -> Any:

@@ -1,8 +1,9 @@
 """Access to a checkpoint for loaders: tensors by their names, and the fields of its config."""
 
+import re
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,10 +19,26 @@ from quant.model.spec import (
 )
 
 Config = Mapping[str, Any]
+Encoder: TypeAlias = tuple[Arrays, dict[str, Any]]
+"""The arrays of an encoder, and the fields of its spec that are not those of every BERT."""
 
 _ACTIVATIONS = {theirs: ours for ours, entry in ACTIVATIONS.items() for theirs in entry.names}
 BUFFERS = ("position_ids", "token_type_ids")
 """Tensors of old checkpoints that hold no weights."""
+
+
+QK_NORM = "a norm of Q and K behind their projections (QK-norm), which has no operation"
+EXPERTS = "experts, of which a router chooses some for each token, where a layer has one network"
+CROSS = "attention to another sequence (cross-attention), where a layer attends to its own"
+_PARTS = (
+    (r"\b(q|k|query|key)_?(ln|norm|layernorm)\b", QK_NORM),
+    (r"\b(experts?|router)\b", EXPERTS),
+    (r"\b(crossattention|cross_attn|encoder_attn)\b", CROSS),
+    (r"\b(rel_embeddings|pos_(key|query)_proj|pos_q?_?proj)\b", "attention between words and "
+     "distances (disentangled attention), whose products have no operation"),
+    (r"\blora_", "LoRA adapters: fold one into its model (merge_and_unload in peft)"),
+)  # fmt: skip
+"""What tensors without a place are of, by their names, where more can be said than the name."""
 
 
 class Tensors:
@@ -97,7 +114,11 @@ class Tensors:
             del self._left[name]
         return dropped
 
-    def norm(self, name: str, target: str) -> Arrays:
+    def norm(self, name: str, target: str, bias: bool = True) -> Arrays:
+        """A norm; without ``bias`` its beta is zero."""
+        if not bias:
+            gamma = self.take(f"{name}.weight")
+            return {f"{target}.gamma": gamma, f"{target}.beta": np.zeros_like(gamma)}
         old = f"{name}.gamma" in self  # names of checkpoints converted from TensorFlow
         scale, shift = ("gamma", "beta") if old else ("weight", "bias")
         return {
@@ -117,9 +138,11 @@ class Tensors:
 
     def refuse_rest(self) -> None:
         if self._left:
+            name = min(self._left)
+            why = next((f": {what}" for part, what in _PARTS if re.search(part, name)), "")
             raise CheckpointError(
-                f"the tensor {min(self._left)} has no place in this encoder "
-                f"({len(self._left)} such tensors)"
+                f"the tensor {name} has no place in this encoder "
+                f"({len(self._left)} such tensors){why}"
             )
 
 
@@ -178,6 +201,23 @@ def activation(config: Config, name: str, default: str | None = "gelu") -> str:
             f"it must be one of {', '.join(_ACTIVATIONS)}"
         )
     return _ACTIVATIONS[value]
+
+
+def bert_fields(config: Config) -> dict[str, Any]:
+    """The fields of an EncoderSpec that have BERT's options."""
+    hidden, count = integer(config, "hidden_size"), integer(config, "num_attention_heads")
+    return {
+        "layers": integer(config, "num_hidden_layers"),
+        "hidden": hidden,
+        "heads": count,
+        "head_size": head_size(hidden, count),
+        "ffn": integer(config, "intermediate_size"),
+        "vocabulary": integer(config, "vocab_size"),
+        "positions": integer(config, "max_position_embeddings"),
+        "types": integer(config, "type_vocab_size"),
+        "activation": activation(config, "hidden_act"),
+        "epsilon": number(config, "layer_norm_eps", 1e-12),
+    }
 
 
 def labels_of(config: Config, classifier: Floats) -> tuple[str, ...]:

@@ -242,6 +242,12 @@ def encode(
         )
     if spec.pooling == "last":
         _check_end(spec, tokens)
+    if spec.unread is not None and (tokens.ids == spec.unread).any():
+        word = tokens.words[int((tokens.ids == spec.unread).argmax())]
+        raise InputError(
+            f"{word!r} has the id {spec.unread}, which changes every embedding of the text by how "
+            "often it stands there (token_dropout): leave it out of the text"
+        )
     padding = spec.position_offset - 1  # RoBERTa's positions count what is not padding
     if spec.position_offset and (tokens.ids == padding).any():
         word = tokens.words[int((tokens.ids == padding).argmax())]

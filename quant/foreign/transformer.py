@@ -2,8 +2,9 @@
 
 Token embeddings, fixed sinusoidal positions, a bias of the scores by relative positions or both,
 layers with the norms before or after each branch, the mean of the tokens, the first one or each
-into one linear classifier. The fields of the config and the names of the tensors, which are those
-of PyTorch's own state dict, are in docs/models.md.
+into one linear classifier. Layers may also have rotary positions, a gate in the feed-forward
+network, RMSNorms, and fewer heads of K and V than of Q. The fields of the config and the names of
+the tensors, which are those of PyTorch's own state dict, are in docs/models.md.
 """
 
 from math import sqrt
@@ -11,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from golden.model import TOKENS_MAX, Window
+from golden.model import RMS_HIDDEN_MAX, ROTARY_TABLES_MAX, TOKENS_MAX, Window
+from quant.foreign.rope import rope
 from quant.foreign.tensors import (
     Config,
     Tensors,
@@ -23,10 +25,21 @@ from quant.foreign.tensors import (
     number,
 )
 from quant.model.position_bias import BIAS, alibi
-from quant.model.spec import TOKEN_CLASSIFICATION, Arrays, CheckpointError, EncoderSpec, Floats
+from quant.model.rotary import neighbours, shared, tables
+from quant.model.spec import (
+    TOKEN_CLASSIFICATION,
+    Arrays,
+    CheckpointError,
+    EncoderSpec,
+    Floats,
+    check_arrays,
+)
 from quant.model.window import Windows
 
 NONE, ALIBI, BUCKETS = BIASES = ("none", "alibi", "buckets")
+
+BASE_MAX = 10**9
+"""Of rotary positions; published models have 500 to some millions."""
 
 _OPERAND = "is not supported: what reads it takes int8 operands, which only a norm gives"
 
@@ -59,23 +72,32 @@ def transformer(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     if "sinusoids" in config and not boolean(config, "sinusoids"):
         table = np.zeros_like(table)
     arrays = {"embedding.token": words, "embedding.position": table}
-    if embedding_norm:
-        arrays |= tensors.norm("embedding_norm", "embedding.norm")
     hidden, heads = integer(config, "hidden_size"), integer(config, "num_attention_heads")
+    rms, gated = (name in config and boolean(config, name) for name in ("rms_norm", "gated"))
+    if rms and hidden > RMS_HIDDEN_MAX:
+        raise CheckpointError(
+            f"config.json: rms_norm is true with a hidden_size of {hidden}: an RMSNorm takes up to "
+            f"{RMS_HIDDEN_MAX} channels"
+        )
+    if embedding_norm:
+        arrays |= tensors.norm("embedding_norm", "embedding.norm", not rms)
     size = head_size(hidden, heads)
+    groups = _groups(config, heads)
     bias = _position_bias(config, tensors, heads, positions)
     layers = integer(config, "num_hidden_layers")
+    turns, angles = _rotary(config.get("rope_theta"), layers, size, positions)
     for i in range(layers):
         source, target = f"encoder.layers.{i}", f"layer.{i}"
-        inputs = [f"{target}.{name}" for name in "qkv"]
-        arrays |= tensors.linear(f"{source}.self_attn.in_proj", *inputs, joint="_")
+        arrays |= _inputs(tensors, source, target, heads * size, groups * size)
         arrays |= tensors.linear(f"{source}.self_attn.out_proj", f"{target}.o")
-        arrays |= tensors.norm(f"{source}.norm1", f"{target}.norm1")
+        arrays |= tensors.norm(f"{source}.norm1", f"{target}.norm1", not rms)
         arrays |= tensors.linear(f"{source}.linear1", f"{target}.ffn.up")
         arrays |= tensors.linear(f"{source}.linear2", f"{target}.ffn.down")
-        arrays |= tensors.norm(f"{source}.norm2", f"{target}.norm2")
+        if gated:
+            arrays |= tensors.linear(f"{source}.linear_gate", f"{target}.ffn.gate")
+        arrays |= tensors.norm(f"{source}.norm2", f"{target}.norm2", not rms)
     if pre:
-        arrays |= tensors.norm("encoder.norm", "final.norm")
+        arrays |= tensors.norm("encoder.norm", "final.norm", not rms)
     arrays |= tensors.linear("classifier", "head.0")
     pooling: Any = config.get("pooling")
     answers = answers_of(config, arrays["head.0.weight"])
@@ -96,9 +118,90 @@ def transformer(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         epsilon=number(config, "layer_norm_eps"),
         position_bias=bool(bias),
         windows=_windows(config.get("window"), layers),
+        rotary=turns,
+        kv_heads=0 if groups == heads else groups,
+        gated=gated,
+        rms_norm=rms,
         **answers,
     )
-    return spec, arrays | bias
+    arrays |= bias | angles
+    check_arrays(spec, arrays)  # so that every head is where the order of its channels changes
+    for i in range(layers):
+        if spec.table(i) is not None:
+            arrays = neighbours(arrays, f"layer.{i}", size, size)
+        if spec.kv_heads:
+            arrays = shared(arrays, f"layer.{i}", heads, groups)
+    return spec, arrays
+
+
+def _groups(config: Config, heads: int) -> int:
+    """Heads of K and V."""
+    if config.get("num_key_value_heads") is None:
+        return heads
+    groups = integer(config, "num_key_value_heads")
+    if groups < 1 or heads % groups:
+        raise CheckpointError(
+            f"config.json: num_key_value_heads is {groups}: it must be a divisor of "
+            f"num_attention_heads, {heads}"
+        )
+    if groups != heads and config.get("position_bias", NONE) != NONE:
+        raise CheckpointError(
+            f"config.json: num_key_value_heads is {groups} and position_bias "
+            f"{config['position_bias']!r}: heads that share K and V have no bias: leave one of the "
+            "two out"
+        )
+    return groups
+
+
+def _inputs(tensors: Tensors, source: str, target: str, inner: int, keys: int) -> Arrays:
+    """Q, K and V: `inner` rows of one matrix, and twice `keys`."""
+    if inner == keys:
+        names = [f"{target}.{name}" for name in "qkv"]
+        return tensors.linear(f"{source}.self_attn.in_proj", *names, joint="_")
+    joint = tensors.linear(f"{source}.self_attn.in_proj", target, joint="_")
+    return {
+        f"{target}.{name}.{part}": rows
+        for part in ("weight", "bias")
+        for name, rows in zip("qkv", np.split(joint[f"{target}.{part}"], [inner, inner + keys]))
+    }
+
+
+def _rotary(
+    value: Any, layers: int, size: int, positions: int
+) -> tuple[tuple[int | None, ...], Arrays]:
+    """The table of each layer, and all tables.
+
+    value: the base of all layers, or a list with one for each; null where Q and K are not turned.
+    """
+    each = value if isinstance(value, list) else [value] * layers
+    if len(each) != layers:
+        raise CheckpointError(
+            f"config.json: rope_theta is {value!r}: a list must have a number or null for each of "
+            f"the {layers} layers"
+        )
+    for base in each:
+        if base is not None and not 1 <= number({"rope_theta": base}, "rope_theta") <= BASE_MAX:
+            raise CheckpointError(
+                f"config.json: rope_theta has {base}: a base must be from 1 to {BASE_MAX:,}"
+            )
+    bases = list(dict.fromkeys(base for base in each if base is not None))
+    if not bases:
+        return (), {}
+    if size % 2:
+        raise CheckpointError(
+            f"layer.0.q: rope_theta is {value!r} and a head has {size} channels: the number must "
+            "be even, since they are turned in pairs"
+        )
+    if len(bases) > ROTARY_TABLES_MAX:
+        raise CheckpointError(
+            f"config.json: rope_theta has {len(bases)} different numbers: the layers of a model "
+            f"have at most {ROTARY_TABLES_MAX}"
+        )
+    arrays: Arrays = {}
+    for j, base in enumerate(bases):
+        found = tables(rope({"rope_theta": base}, size).frequencies, positions, size)
+        arrays |= dict(zip((f"rotary.{j}.cos", f"rotary.{j}.sin"), found, strict=True))
+    return tuple(None if base is None else bases.index(base) for base in each), arrays
 
 
 def _windows(value: Any, layers: int) -> Windows:

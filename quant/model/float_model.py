@@ -3,8 +3,9 @@
 Vaswani et al., "Attention is all you need" (2017); Devlin et al., "BERT" (2019). One sequence at a
 time: ids [L] to logits [C], without pooling to those of every token [L, C]. ``trace``, where given,
 receives every intermediate under the name that docs/numerics.md section 9 gives its integer twin,
-and three that only exist in float: ``layer.i.ffn.up`` and ``head.j.linear`` before the activation,
-``layer.i.probs`` after the softmax.
+and some that only exist in float: ``layer.i.ffn.up`` (gated ``layer.i.ffn.gate.linear``) and
+``head.j.linear`` before the activation, ``layer.i.probs`` after the softmax, ``layer.i.q.linear``
+and ``.k.linear`` before they are turned.
 
 Several texts may come one after the other, with their ``lengths``: matrix products of many rows are
 many times faster than those of few. Without padding, each text's numbers are its own.
@@ -21,6 +22,7 @@ from golden.model import Window
 from golden.window import in_window
 from quant.model.activation import ACTIVATIONS
 from quant.model.position_bias import BIAS, square
+from quant.model.rotary import rotate
 from quant.model.spec import Arrays, EncoderSpec, Floats
 from quant.model.window import within
 
@@ -60,6 +62,14 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     centred = x - x.mean(axis=-1, keepdims=True)
     variance = np.mean(centred * centred, axis=-1, keepdims=True)
     return centred / np.sqrt(variance + epsilon) * gamma + beta
+
+
+def rms_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
+    """gamma x / sqrt(mean(x^2) + epsilon) + beta over the last axis (Zhang and Sennrich, 2019).
+
+    Theirs has no beta: one that is not zero is a rewriting's.
+    """
+    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + epsilon) * gamma + beta
 
 
 def attention(
@@ -111,14 +121,28 @@ def run(
     def linear(name: str, x: Floats) -> Floats:
         return x @ arrays[f"{name}.weight"].T + arrays[f"{name}.bias"]
 
-    def norm(name: str, x: Floats, epsilon: float = spec.epsilon) -> Floats:
-        return layer_norm(x, arrays[f"{name}.gamma"], arrays[f"{name}.beta"], epsilon)
+    normalise = rms_norm if spec.rms_norm else layer_norm
 
-    def split_heads(x: Floats) -> Floats:  # [L, heads * d] to [heads, L, d]
-        return x.reshape(len(x), spec.heads, spec.head_size).swapaxes(0, 1)
+    def norm(name: str, x: Floats, epsilon: float = spec.epsilon) -> Floats:
+        return normalise(x, arrays[f"{name}.gamma"], arrays[f"{name}.beta"], epsilon)
+
+    def split_heads(x: Floats) -> Floats:  # [L, groups * d] to [heads, L, d]
+        split = x.reshape(len(x), -1, spec.head_size).swapaxes(0, 1)
+        return np.tile(split, (spec.heads // len(split), 1, 1))
+
+    places = np.concatenate([np.arange(t.stop - t.start) for t in texts])
+
+    def turned(name: str, x: Floats, table: int | None) -> Floats:
+        x = linear(name, x)
+        if table is None:
+            return x
+        trace[f"{name}.linear"] = x
+        return rotate(x, *(arrays[f"rotary.{table}.{part}"][places] for part in ("cos", "sin")))
 
     def attend_to(layer: str, x: Floats, window: Window | None) -> Floats:
-        q, k, v = (linear(f"{layer}.{name}", x) for name in "qkv")
+        table = spec.table(int(layer.split(".")[1]))
+        q, k = (turned(f"{layer}.{name}", x, table) for name in "qk")
+        v = linear(f"{layer}.v", x)
         found = [
             attention(split_heads(q[t]), split_heads(k[t]), split_heads(v[t]), mask, bias)
             for t, mask, bias in zip(texts, masks[window], biases, strict=True)
@@ -135,7 +159,14 @@ def run(
 
     def feed_forward(layer: str, x: Floats) -> Floats:
         up = trace[f"{layer}.ffn.up"] = linear(f"{layer}.ffn.up", x)
-        hidden = trace[f"{layer}.ffn.hidden"] = ACTIVATIONS[spec.activation].function(up)
+        function = ACTIVATIONS[spec.activation].function
+        if spec.gated:
+            before = trace[f"{layer}.ffn.gate.linear"] = linear(f"{layer}.ffn.gate", x)
+            gate = trace[f"{layer}.ffn.gate"] = function(before)
+            hidden = gate * up
+        else:
+            hidden = function(up)
+        trace[f"{layer}.ffn.hidden"] = hidden
         return linear(f"{layer}.ffn.down", hidden)
 
     def post_norm_layer(layer: str, x: Floats, window: Window | None) -> Floats:
@@ -146,14 +177,15 @@ def run(
         return x
 
     def pre_norm_layer(layer: str, x: Floats, window: Window | None) -> Floats:
-        y = trace[f"{layer}.attention.norm"] = norm(f"{layer}.norm1", x)
+        y = x
+        if spec.first_norm or layer != "layer.0":
+            y = trace[f"{layer}.attention.norm"] = norm(f"{layer}.norm1", x)
         x = trace[f"{layer}.attention.sum"] = x + attend_to(layer, y, window)
         y = trace[f"{layer}.ffn.norm"] = norm(f"{layer}.norm2", x)
         x = trace[f"{layer}.ffn.sum"] = x + feed_forward(layer, y)
         return x
 
     x = arrays["embedding.token"][ids]  # [L, H]
-    places = np.concatenate([np.arange(t.stop - t.start) for t in texts])
     x = x + arrays["embedding.position"][spec.position_offset :][places]
     if spec.types:
         x = x + arrays["embedding.type"][np.zeros(length, np.int32) if types is None else types]
@@ -176,6 +208,9 @@ def run(
     for j, activation in enumerate(spec.head_activations):
         x = trace[f"head.{j}.linear"] = linear(f"head.{j}", x)
         x = trace[f"head.{j}"] = ACTIVATIONS[activation].function(x)
+    if spec.head_norm:
+        trace["head.sum"] = x
+        x = trace["head.norm"] = norm("head.norm", x)
     logits = linear(f"head.{spec.head_layers - 1}", x)
     trace["logits"] = logits
     return logits

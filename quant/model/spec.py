@@ -8,17 +8,23 @@ head_size, F feed-forward, V vocabulary, P rows of the position table, T segment
     embedding.norm.gamma, .beta [H]                      where embedding_norm
     embedding.projection     .weight [H, E]  .bias [H]   where E = embedding_size > 0
     attention.bias [heads, 2 L - 1]                      where position_bias, L = max_tokens
-    layer.i.q, .k, .v        .weight [D, H]  .bias [D]
+    rotary.j.cos, .sin [L, head_size / 2]                where a layer names table j
+    layer.i.q, .k, .v        .weight [D, H]  .bias [D]   K and V: kv_heads * head_size rows
     layer.i.o                .weight [H, D]  .bias [H]
-    layer.i.norm1, .norm2    .gamma, .beta [H]
-    layer.i.ffn.up           .weight [F, H]  .bias [F]
+    layer.i.norm1, .norm2    .gamma, .beta [H]           no layer.0.norm1 without first_norm
+    layer.i.ffn.up, .gate    .weight [F, H]  .bias [F]   gate where gated
     layer.i.ffn.down         .weight [H, F]  .bias [H]
     final.norm.gamma, .beta [H]                          where norm is "pre"
     head.j                   .weight [out, in]  .bias [out]
+    head.norm.gamma, .beta [H]                           where head_norm
 
 A linear layer is y = x W^T + b. Where the checkpoint has no bias, the array holds zeros. The last
 layer of the head gives the outputs: a logit or a number for each label, or the H numbers of an
 embedding, whose head is the identity.
+
+Channels 2i and 2i + 1 of a head of Q and K are the pair that column i of a rotary table turns. Head
+h of Q has head h mod kv_heads of K and V. `quant.model.rotary` gives both orders to a checkpoint's.
+The beta of an RMSNorm holds zeros.
 
 A factorised embedding has E <= H channels, which are projected to H behind its norm. Its tables
 have H channels all the same: E whose sum is 0 in every row, then zeros. So LayerNorm over H
@@ -35,7 +41,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from golden.model import Window
+from golden.model import ROTARY_TABLES_MAX, Window
 from quant.model.activation import ACTIVATIONS
 from quant.model.position_bias import BIAS
 from quant.model.window import Windows
@@ -101,9 +107,17 @@ SPEC_KEYS = {
     "spec.position_bias": "scores have a bias by the difference of two positions",
     "spec.windows": "of each layer null or [before, after], the keys about its own that a query "
     "sees, null: all; []: no layer has one",
+    "spec.rotary": "of each layer the table of rotary positions that turns its Q and K, or null; "
+    "[]: no layer has one",
+    "spec.kv_heads": "heads of K and V, where they are fewer than Q's; 0: as many",
+    "spec.gated": "a third linear layer, with the activation, multiplies the feed-forward network",
+    "spec.rms_norm": "norms leave the mean in",
     "spec.norm, .embedding_norm, .epsilon": "of LayerNorm: post or pre; the embedding's",
     "spec.pooling": "what the head reads: first, mean, last or none",
     "spec.end": "id of the token that ends a text, where the last is read; null: its largest id",
+    "spec.head_norm": "a norm stands before the head's last layer",
+    "spec.first_norm": "false: Q, K and V of layer 0 read the embedding's norm",
+    "spec.unread": "id of a token that no text may hold; null: every token may stand in one",
     "spec.width": "numbers of an embedding; 0: the hidden size",
     "spec.activation, .head_activations": "of the feed-forward network; of the head",
     "spec.task, .labels, .function": "kind and names of the outputs; what numbers go through",
@@ -124,19 +138,24 @@ class EncoderSpec:
     function: what the numbers of a regression go through, "identity" or "sigmoid".
 
     norm: "post" normalises after each residual addition (BERT); "pre" before each branch, with a
-    final norm after the last layer. windows: of each layer, None where a query sees every key; ()
-    where no layer has one. pooling: what the head reads, the "first" token, the "mean" over the
-    attended tokens, the "last" token or ("none") every token by itself. The integer model has no
-    pooling for the last one: it gives the outputs of every token, and the host keeps the last
-    (`kept`). end: the id with which a text ends there and nowhere before; None for the
-    largest id in it. width: numbers of an embedding, 0 for the hidden size. head_activations: one
-    for each hidden layer of the head, so the head has one linear layer more than that. Token t
-    takes row t + position_offset of the position table. embedding_size: channels of a factorised
-    embedding, 0 where there is no projection. position_bias: scores have a bias for each head and
-    difference of two positions (quant.model.position_bias). given: rows that a host computed take
-    the place of the token table, and ids are their numbers (quant.quantize.given); every input has
-    as many as the table of positions, which is zero. No two labels are one name. Raises ValueError
-    naming the field, its value and what is allowed.
+    final norm after the last layer. first_norm: False where layer 0 of "pre" has no norm before its
+    attention, which reads the embedding's. windows: of each layer, None where a query sees every
+    key; () where no layer has one. pooling: what the head reads, the "first" token, the "mean" over
+    the attended tokens, the "last" token or ("none") every token by itself. The integer model has
+    no pooling for the last one: it gives the outputs of every token, and the host keeps the last
+    (`kept`). end: the id with which a text ends there and nowhere before; None for the largest id
+    in it. rotary: of each layer the number of the table that turns Q and K, or None; () where no
+    layer has one. kv_heads: heads of K and V, a divisor of heads; 0 for as many. gated: hidden =
+    activation(gate(x)) * up(x). rms_norm: x / sqrt(mean(x^2) + epsilon) gamma. unread: id of a
+    token that no text may hold, since the embeddings would depend on how often it does. width:
+    numbers of an embedding, 0 for the hidden size. head_activations: one for each hidden layer of
+    the head, so the head has one linear layer more than that. Token t takes row t + position_offset
+    of the position table. embedding_size: channels of a factorised embedding, 0 where there is no
+    projection. position_bias: scores have a bias for each head and difference of two positions
+    (quant.model.position_bias). given: rows that a host computed take the place of the token table,
+    and ids are their numbers (quant.quantize.given); every input has as many as the table of
+    positions, which is zero. No two labels are one name. Raises ValueError naming the field, its
+    value and what is allowed.
     """
 
     layers: int
@@ -163,6 +182,13 @@ class EncoderSpec:
     windows: Windows = ()
     end: int | None = None
     width: int = 0
+    rotary: tuple[int | None, ...] = ()
+    kv_heads: int = 0
+    gated: bool = False
+    rms_norm: bool = False
+    unread: int | None = None
+    first_norm: bool = True
+    head_norm: bool = False
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary"):
@@ -230,6 +256,31 @@ class EncoderSpec:
                 f"windows are {self.windows}: there must be one for each of the {self.layers} "
                 "layers, or () where no layer has one"
             )
+        self._check_rotary()
+        if self.kv_heads and (self.kv_heads >= self.heads or self.heads % self.kv_heads):
+            raise ValueError(
+                f"kv_heads is {self.kv_heads}: it must be a divisor of the {self.heads} heads and "
+                "below them, or 0 for as many"
+            )
+        if self.kv_heads and self.position_bias:
+            raise ValueError(
+                f"kv_heads is {self.kv_heads} and position_bias True: heads that share K and V "
+                "have no bias"
+            )
+        if not self.first_norm and not (self.norm == "pre" and self.embedding_norm):
+            raise ValueError(
+                f"first_norm is False with norm {self.norm!r} and embedding_norm "
+                f"{self.embedding_norm}: a layer 0 without norm1 needs 'pre' and an embedding norm"
+            )
+        if self.rms_norm and self.embedding_size:
+            raise ValueError(
+                f"rms_norm is True and embedding_size {self.embedding_size}: a factorised "
+                "embedding has a LayerNorm"
+            )
+        if self.head_norm and not self.head_activations:
+            raise ValueError(
+                "head_norm is True with one layer of the head: it stands behind a hidden layer"
+            )
         _one_of("function", self.function, FUNCTIONS)
         if self.function != IDENTITY and self.task != REGRESSION:
             raise ValueError(f"function is {self.function!r}: only {REGRESSION} has one")
@@ -240,6 +291,36 @@ class EncoderSpec:
     def window(self, layer: int) -> Window | None:
         """Which keys a query of this layer sees; None: all."""
         return self.windows[layer] if self.windows else None
+
+    def _check_rotary(self) -> None:
+        tables = set(self.rotary) - {None}
+        if not self.rotary:
+            return
+        if len(self.rotary) != self.layers or tables not in ({0}, {0, 1}):
+            raise ValueError(
+                f"rotary is {self.rotary}: there must be None or the number of one of at most "
+                f"{ROTARY_TABLES_MAX} tables for each of the {self.layers} layers, or () where no "
+                "layer has one"
+            )
+        if self.head_size % 2:
+            raise ValueError(
+                f"head_size is {self.head_size}: it must be even with rotary positions, which "
+                "turn pairs of channels"
+            )
+
+    def table(self, layer: int) -> int | None:
+        """The number of the rotary table that turns Q and K of this layer; None: none does."""
+        return self.rotary[layer] if self.rotary else None
+
+    @property
+    def tables(self) -> int:
+        """How many rotary tables there are."""
+        return len(set(self.rotary) - {None})
+
+    @property
+    def groups(self) -> int:
+        """Heads of K, and of V."""
+        return self.kv_heads or self.heads
 
     @property
     def every_token(self) -> bool:
@@ -306,11 +387,18 @@ class EncoderSpec:
             linear("embedding.projection", self.hidden, self.embedding_size)
         if self.position_bias:
             shapes[BIAS] = (self.heads, 2 * self.max_tokens - 1)
+        for j in range(self.tables):
+            for part in ("cos", "sin"):
+                shapes[f"rotary.{j}.{part}"] = (self.max_tokens, self.head_size // 2)
         for i in range(self.layers):
-            for name in "qkv":
-                linear(f"layer.{i}.{name}", attention, self.hidden)
+            linear(f"layer.{i}.q", attention, self.hidden)
+            for name in "kv":
+                linear(f"layer.{i}.{name}", self.groups * self.head_size, self.hidden)
             linear(f"layer.{i}.o", self.hidden, attention)
-            norm(f"layer.{i}.norm1")
+            if i or self.first_norm:
+                norm(f"layer.{i}.norm1")
+            if self.gated:
+                linear(f"layer.{i}.ffn.gate", self.ffn, self.hidden)
             linear(f"layer.{i}.ffn.up", self.ffn, self.hidden)
             linear(f"layer.{i}.ffn.down", self.hidden, self.ffn)
             norm(f"layer.{i}.norm2")
@@ -318,7 +406,10 @@ class EncoderSpec:
             norm("final.norm")
         for j in range(self.head_layers):
             last = j == self.head_layers - 1
-            linear(f"head.{j}", self.outputs if last else -1, -1 if j else self.hidden)
+            free = self.hidden if self.head_norm and j == self.head_layers - 2 else -1
+            linear(f"head.{j}", self.outputs if last else free, -1 if j else self.hidden)
+        if self.head_norm:
+            norm("head.norm")
         return shapes
 
     def to_json(self) -> dict[str, Any]:

@@ -8,15 +8,19 @@ model that cannot keep one is refused with the tensor's name.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import floor, log2, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from golden import rotary
 from golden.linear import LOW_BITS
 from golden.model import (
+    GATE_SHIFT_MAX,
     OPERAND_SHIFTS,
+    RMS_HIDDEN_MAX,
+    ROTARY_ONE,
     Attention,
     Embedding,
     FeedForward,
@@ -24,6 +28,7 @@ from golden.model import (
     Linear,
     Model,
     Norm,
+    Rotary,
     Shape,
 )
 from quant.model.position_bias import BIAS
@@ -35,7 +40,7 @@ from quant.quantize.observers import (
     activation_clipping_point,
     clipping_point,
 )
-from quant.quantize.options import Options
+from quant.quantize.options import Options, idle
 from quant.quantize.quantizers import (
     SCORE_DEPTH,
     SCORE_LIMIT,
@@ -47,7 +52,7 @@ from quant.quantize.quantizers import (
 )
 from quant.quantize.rewriting import Rewritten
 from quant.quantize.rounding import Moments
-from quant.quantize.splitting import Split, padded, split, splittable
+from quant.quantize.splitting import Split, padded, split
 
 HEADROOM = 1.25  # residual sums may exceed what calibration saw by this much before they saturate
 
@@ -152,7 +157,7 @@ class _Quantizer:
         self.description = Description(rewritten, observers)
         self.moments: dict[str, Moments] = {}  # by the name of the operand
         self.narrow: Operand | None = None  # a factorised embedding, before its projection
-        if "split" in self.remedies and splittable(spec.activation):
+        if "split" in self.remedies and "split" not in idle(spec):
             self._split(splits)
 
     def quantized(self, moments: dict[str, Moments]) -> Quantized:
@@ -186,7 +191,7 @@ class _Quantizer:
         if f"{self.last_norm}.norm" in self.factors:
             self.factors["pooled"] = self.factors[f"{self.last_norm}.norm"]
             self.description.multiply("pooled", self.factors["pooled"])
-        head = self._head(self._operand("pooled", pooled))
+        head, head_norm = self._head(self._operand("pooled", pooled))
         model = named(
             "model",
             Model,
@@ -199,6 +204,8 @@ class _Quantizer:
             head=head,
             projection=projection,
             position_bias=self._position_bias(),
+            rotary=self._rotary(),
+            head_norm=head_norm,
         )
         return Quantized(model, self.description.values)
 
@@ -211,6 +218,7 @@ class _Quantizer:
             "labels": spec.outputs,
             "types": spec.types,
             "position_offset": spec.position_offset,
+            "kv_heads": spec.kv_heads or None,
             "norm": spec.norm,
             "embedding_norm": spec.embedding_norm,
             "pooling": "none" if spec.every_token else spec.pooling,
@@ -255,6 +263,8 @@ class _Quantizer:
         factors = quantizers.wide_factors if wide else quantizers.embedding_factors
         if spec.given:  # rows of other inputs may reach further; no position reaches anywhere
             points = [HEADROOM * points[0], 0.0]
+        elif spec.rotary and not position.any():
+            points[1] = 0.0
         a_t, a_p, scale = factors(*points)
         norm, stream = None, scale
         self.description.tensor("embedding.sum", scale, 16)
@@ -287,6 +297,21 @@ class _Quantizer:
         self.description.tensors[BIAS] = {"scale": 1 / SCORE_UNIT, "bits": 16}
         return quantizers.position_bias(self.arrays[BIAS])
 
+    def _rotary(self) -> tuple[Rotary, ...] | None:
+        codes = [
+            [
+                quantizers.rounded(self.arrays[f"rotary.{j}.{part}"] * ROTARY_ONE)
+                for part in ("cos", "sin")
+            ]
+            for j in range(self.spec.tables)
+        ]
+        for j, tables in enumerate(codes):
+            if (largest := np.abs(tables).max()) > ROTARY_ONE:
+                raise CalibrationError(
+                    f"rotary.{j} reaches {largest / ROTARY_ONE}: its numbers are at most 1"
+                )
+        return tuple(Rotary(*(x.astype(np.int16) for x in tables)) for tables in codes) or None
+
     def _projection(self, operand_scale: float) -> tuple[Linear, float]:
         """The projection of a factorised embedding; its result begins the stream, of this scale."""
         name, total = "embedding.projection", "projection.sum"
@@ -302,6 +327,13 @@ class _Quantizer:
         gamma, beta = (self.arrays[f"{parameters}.{name}"] for name in ("gamma", "beta"))
         epsilon = self.spec.embedding_epsilon if tensor == "embedding" else self.spec.epsilon
         norm = quantizers.layer_norm(parameters, gamma, beta, epsilon, input_scale, scale)
+        if self.spec.rms_norm:
+            if gamma.size > RMS_HIDDEN_MAX:
+                raise CalibrationError(
+                    f"{parameters}: an RMSNorm of {gamma.size} channels: the contract allows "
+                    f"{RMS_HIDDEN_MAX}"
+                )
+            norm = replace(norm, rms=True)
         self.description.tensor(name, scale, 16)
         wide = self._wide(tensor)
         self._describe_operand(f"{tensor}.x8", 256 * scale, wide)
@@ -376,7 +408,8 @@ class _Quantizer:
     def _layer(self, number: int, stream: float) -> tuple[Layer, float]:
         """One layer. ``stream`` is the scale of the int16 residual stream before and after it."""
         name, pre = f"layer.{number}", self.spec.norm == "pre"
-        if pre:
+        norm1: Norm | None = None
+        if pre and (number or self.spec.first_norm):
             norm1, scale = self._norm(f"{name}.attention", f"{name}.norm1", stream)
             inputs = f"{name}.attention.norm"
         else:
@@ -393,11 +426,15 @@ class _Quantizer:
         self.moments.pop(f"{name}.ffn.hidden", None)
         if not pre:
             norm2, stream = self._norm(f"{name}.ffn", f"{name}.norm2", stream)
-        return Layer(attention, ffn, norm1, norm2, self.spec.window(number)), stream
+        spec = self.spec
+        layer = Layer(attention, ffn, norm1, norm2, spec.window(number), spec.table(number))
+        return layer, stream
 
     def _feed_forward(
         self, name: str, operand: Operand, stream: float
     ) -> tuple[FeedForward, float]:
+        if self.spec.gated:
+            return self._gated_feed_forward(name, operand, stream)
         if name in self.splits:
             return self._split_feed_forward(name, operand, stream)
         up, hidden = self._activated(
@@ -410,6 +447,44 @@ class _Quantizer:
         )
         down, shift, stream = self._residual(f"{name}.down", hidden, f"{name}.sum", stream)
         return named(name, FeedForward, up=up, down=down, residual_shift=shift), stream
+
+    def _gated_feed_forward(
+        self, name: str, operand: Operand, stream: float
+    ) -> tuple[FeedForward, float]:
+        """The shift and the scale of up with which neither up nor the product saturates.
+
+        The product has its own scale where shifts from 1 on allow it; where up is small wherever
+        the gate is large, the scale that shift 1 gives.
+        """
+        gate, activated = self._activated(
+            f"{name}.gate",
+            f"{name}.gate.linear",
+            f"{name}.gate",
+            operand,
+            self.spec.activation,
+            self.options.precise,
+        )
+        least = HEADROOM * (self._observer(f"{name}.up").amplitude or 1.0) / 32767
+        scale = self._point(f"{name}.hidden") / 127
+        shift = floor(log2(scale / (activated.scale * least)))
+        shift = max(1, min(shift, GATE_SHIFT_MAX))
+        up_scale = max(least, scale / (activated.scale * 2.0**shift))
+        scale = activated.scale * up_scale * 2.0**shift
+        up = self._linear(f"{name}.up", operand, up_scale)
+        self.description.tensor(f"{name}.up", up_scale, 16)
+        self._describe_operand(f"{name}.hidden", scale, self.options.precise)
+        hidden = self._operand(f"{name}.hidden", scale)
+        down, moved, stream = self._residual(f"{name}.down", hidden, f"{name}.sum", stream)
+        ffn = named(
+            name,
+            FeedForward,
+            up=up,
+            down=down,
+            residual_shift=moved,
+            gate=gate,
+            gate_shift=shift,
+        )
+        return ffn, stream
 
     def _split_feed_forward(
         self, name: str, operand: Operand, stream: float
@@ -450,9 +525,15 @@ class _Quantizer:
         spec = self.spec
         scales = {}
         projections = {}
+        turned = spec.table(int(name.split(".")[1])) is not None
         for key in "qkv":
-            scales[key] = self._point(f"{name}.{key}") / 127
-            projections[key] = self._attended(f"{name}.{key}", operand, scales[key])
+            point, step = self._point(f"{name}.{key}"), 1.0
+            if turned and key != "v":
+                step = 2.0**-rotary.FRACTION
+                before = self._observer(f"{name}.{key}.linear").amplitude
+                point = max(point, before * 127 / 32767 / step)
+            scales[key] = point / 127
+            projections[key] = self._attended(f"{name}.{key}", operand, scales[key] * step)
             self.description.tensor(f"{name}.{key}", scales[key], 8)
         # Scores of centred keys are looked at by the check of the whole model.
         seen = f"{name}.scores" not in self.description.rewritten.row_constants
@@ -537,20 +618,26 @@ class _Quantizer:
         self.description.proof[f"{name} shift"] = {"bound": high, "limit": quantizers.SHIFT_MAX + 1}
         return m, s
 
-    def _head(self, operand: Operand) -> tuple[Linear, ...]:
-        head = []
+    def _head(self, operand: Operand) -> tuple[tuple[Linear, ...], Norm | None]:
+        """The layers, and the norm before the last where there is one: of 128 times its codes."""
+        head, norm = [], None
         for j, activation in enumerate(self.spec.head_activations):
             layer, operand = self._activated(
                 f"head.{j}", f"head.{j}.linear", f"head.{j}", operand, activation, wide=False
             )
             head.append(layer)
+        if self.spec.head_norm:
+            stream = operand.scale / 128
+            self.description.tensor("head.sum", stream, 16)
+            norm, stream = self._norm("head", "head.norm", stream)
+            operand = self._operand("head.norm", 256 * stream)
         last = f"head.{self.spec.head_layers - 1}"
         head.append(self._linear(last, operand, None))
         scales = operand.scale * np.array(self.description.weights[last]["scales"])
         self.description.tensor("logits", scales.max(), 32)
         if scales.min() < scales.max():
             self.description.multiply("logits", scales / scales.max())
-        return tuple(head)
+        return tuple(head), norm
 
     @property
     def _compared(self) -> bool:

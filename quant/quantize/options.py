@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from quant.model.spec import EncoderSpec
 from quant.quantize.observers import METHODS
+from quant.quantize.splitting import splittable
 
 REMEDIES = ("centre", "balance", "split", "shift", "wide", "round")
 """Remedies for networks whose channels differ much, see docs/numerics.md section 10.
@@ -10,6 +12,20 @@ REMEDIES = ("centre", "balance", "split", "shift", "wide", "round")
 centre, balance: quant.quantize.rewriting; split: quant.quantize.splitting; shift, wide:
 quant.quantize.encoder; round: quant.quantize.rounding.
 """
+
+
+def idle(spec: EncoderSpec) -> dict[str, str]:
+    """The remedies that change nothing of such an encoder, and why."""
+    if spec.gated:
+        return {"split": "a gate multiplies the codes, so no bias takes up their offset"}
+    if not splittable(spec.activation):
+        return {"split": f"{spec.activation} does not end as the identity and as 0"}
+    return {}
+
+
+def applicable(spec: EncoderSpec) -> tuple[str, ...]:
+    """The remedies that may change such an encoder."""
+    return tuple(name for name in REMEDIES if name not in idle(spec))
 
 
 @dataclass(frozen=True, kw_only=True)

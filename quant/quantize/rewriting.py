@@ -5,12 +5,15 @@ and biases on both sides of a tensor can take such differences up, exactly:
 
     centre    a constant leaves the output of a LayerNorm (through beta) and comes back in the
               biases of its readers; one leaves V and comes back in O's bias, since the rows of the
-              softmax sum to one; one leaves K for good, since it adds the same to a row of scores
+              softmax sum to one; one leaves K for good, since it adds the same to a row of scores,
+              but not where K is turned by rotary positions
     balance   a channel of Q is multiplied and the same channel of K divided by sqrt(max|k|/max|q|),
               so that both are used to the same part (Nagel et al., "Data-free quantization through
               weight equalization and bias correction", 2019); a channel of V is divided by its
               largest magnitude, and so is the context, and O's column is multiplied by it; so is
-              a channel of the last LayerNorm, and the head's column is multiplied by it
+              a channel of the last LayerNorm, and the head's column is multiplied by it;
+              channels that are turned together, and those of the heads of Q that share K and V,
+              have one factor
 """
 
 import re
@@ -127,15 +130,18 @@ class _Rewriter:
         pre = self.spec.norm == "pre"
         if self.spec.embedding_size:
             self._norm("embedding", "embedding.norm", ["embedding.projection"], None)
-        elif not pre:
+        elif not (pre and self.spec.first_norm):
             self._norm("embedding", "embedding.norm", self._readers(0), "layer.0.o")
         for i in range(self.spec.layers):
             name = f"layer.{i}"
             last = i == self.spec.layers - 1
             up, down = [f"{name}.ffn.up"], f"{name}.ffn.down"
+            if self.spec.gated:
+                up.append(f"{name}.ffn.gate")
             self._attention(name)
             if pre:
-                self._norm(f"{name}.attention", f"{name}.norm1", self._readers(i), None)
+                if i or self.spec.first_norm:
+                    self._norm(f"{name}.attention", f"{name}.norm1", self._readers(i), None)
                 self._norm(f"{name}.ffn", f"{name}.norm2", up, None)
             else:
                 after = ["head.0"] if last else self._readers(i + 1)
@@ -180,24 +186,40 @@ class _Rewriter:
         names = [f"{tensor}.norm", f"{tensor}.x8", *(["pooled"] if last else [])]
         self.frames |= dict.fromkeys(names, Frame(factor, middle))
 
+    def _pairs(self, name: str) -> tuple[Doubles, Doubles]:
+        """The reach of each channel of a tensor that is turned, that of its pair, and no centre."""
+        low, high = self.observers[name].channel_extremes
+        reach = np.repeat(np.maximum(-low, high).reshape(-1, 2).max(axis=1), 2)
+        return np.where(reach > 0, reach, 1.0), np.zeros_like(reach)
+
     def _attention(self, name: str) -> None:
         arrays = self.arrays
         centres, reaches = zip(*(self._middle(f"{name}.{key}") for key in "qkv"))
-        centres = (np.zeros_like(centres[0]), *centres[1:])  # a constant in Q is not free
+        turned = self.spec.table(int(name.split(".")[1])) is not None
+        free = not turned  # a constant in K is another one at each position where K is turned
+        reach_k, centre_k = (reaches[1], centres[1]) if free else self._pairs(f"{name}.k")
         low, high = self.observers[f"{name}.q"].channel_extremes
         reach_q = np.maximum(-low, high)
-        factors = [np.ones_like(reach_q)] * 3
+        if turned:
+            reach_q, _ = self._pairs(f"{name}.q")
+        heads = self.spec.heads // self.spec.groups  # of Q to one of K and V
+        reach_q = reach_q.reshape(heads, -1).max(axis=0)
+        centres = (np.zeros(len(reach_q) * heads), centre_k, centres[2])  # in Q none is free
+        factors = [np.ones(len(reach_q) * heads), *[np.ones_like(reach_q)] * 2]
         if self.balance:
-            ratio = np.sqrt(reaches[1] / np.where(reach_q > 0, reach_q, 1.0))
-            factors = [1 / ratio, ratio, reaches[2]]
+            ratio = np.sqrt(reach_k / np.where(reach_q > 0, reach_q, 1.0))
+            factors = [np.tile(1 / ratio, heads), ratio, reaches[2]]
         o = f"{name}.o"
-        arrays[f"{o}.bias"] = arrays[f"{o}.bias"] + arrays[f"{o}.weight"] @ centres[2]
-        arrays.scale(f"{o}.weight", np.multiply, factors[2])
+        context = Frame(np.tile(factors[2], heads), np.tile(centres[2], heads))
+        arrays[f"{o}.bias"] = arrays[f"{o}.bias"] + arrays[f"{o}.weight"] @ context.centres
+        arrays.scale(f"{o}.weight", np.multiply, context.factors)
         for key, centre, factor in zip("qkv", centres, factors):
             weight, bias = f"{name}.{key}.weight", f"{name}.{key}.bias"
             arrays.scale(weight, np.divide, factor[:, None])
             arrays[bias] = (arrays[bias] - centre) / factor
             self.frames[f"{name}.{key}"] = Frame(factor, centre)
-        self.frames[f"{name}.context"] = self.frames[f"{name}.v"]
-        if self.centre:
+            if turned and key != "v":
+                self.frames[f"{name}.{key}.linear"] = self.frames[f"{name}.{key}"]
+        self.frames[f"{name}.context"] = context
+        if self.centre and free:
             self.row_constants.add(f"{name}.scores")

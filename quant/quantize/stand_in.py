@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from golden.model import Linear, Model, Shape
+from golden.model import FeedForward, Linear, Model, Rotary, Shape
 from golden.random import random_model
 from quant.foreign.checkpoint import Checkpoint
 from quant.model.spec import EncoderSpec
@@ -31,6 +31,7 @@ def shape_of(spec: EncoderSpec) -> Shape:
         norm="pre" if spec.norm == "pre" else "post",
         embedding_norm=spec.embedding_norm,
         pooling=pooling,
+        kv_heads=spec.kv_heads or None,
     )
 
 
@@ -43,13 +44,21 @@ def stand_in(checkpoint: Checkpoint) -> Model:
     given; it has two tokens.
     """
     spec = checkpoint.spec
-    made = random_model(replace(shape_of(spec), vocabulary=2), 0, spec.embedding_size)
+    shape = replace(shape_of(spec), vocabulary=2)
+    made = random_model(shape, 0, spec.embedding_size, head_norm=spec.head_norm)
     activations = [spec.activation] * spec.layers + list(spec.head_activations)
     points = np.linspace(1, 4, len(activations))
     tables = [activation_table(name, p)[0][0] for name, p in zip(activations, points)]
 
     def plain(norm: Any) -> Any:
-        return None if norm is None else replace(norm, operand_shifts=None)
+        rms = spec.rms_norm or None
+        return None if norm is None else replace(norm, operand_shifts=None, rms=rms)
+
+    def feed_forward(ffn: FeedForward, table: Any) -> FeedForward:
+        up = replace(ffn.up, table=table)
+        if not spec.gated:
+            return replace(ffn, up=up)
+        return replace(ffn, up=replace(up, table=None), gate=up, gate_shift=1)
 
     head = []
     for j in range(spec.head_layers):
@@ -81,13 +90,20 @@ def stand_in(checkpoint: Checkpoint) -> Model:
             replace(
                 layer,
                 window=spec.window(i),
-                norm1=plain(layer.norm1),
+                norm1=plain(layer.norm1) if i or spec.first_norm else None,
                 norm2=plain(layer.norm2),
-                ffn=replace(layer.ffn, up=replace(layer.ffn.up, table=table)),
+                ffn=feed_forward(layer.ffn, table),
+                rotary=spec.table(i),
             )
             for i, (layer, table) in enumerate(zip(made.layers, tables))
         ),
         final_norm=plain(made.final_norm),
+        head_norm=plain(made.head_norm),
         head=tuple(head),
         position_bias=bias,
+        rotary=tuple(
+            Rotary(*(np.zeros((spec.max_tokens, spec.head_size // 2), np.int16) for _ in range(2)))
+            for _ in range(spec.tables)
+        )
+        or None,
     )

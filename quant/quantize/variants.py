@@ -11,13 +11,14 @@ import numpy as np
 
 from golden.attention import join_heads, split_heads
 from golden.embedding import embed
-from golden.encoder import check_input, feed_forward, pool
+from golden.encoder import PROJECTION_SHIFT, check_input, feed_forward, pool
 from golden.layernorm import layernorm
-from golden.linear import accumulate, linear, operand, residual
+from golden.linear import accumulate, in_stream, linear, linear16, operand, residual
 from golden.matmul import matmul
-from golden.model import Layer, Model
+from golden.model import Model
 from golden.position_bias import add_position_bias
 from golden.requantize import requantize, saturate
+from golden.rotary import rotate
 from golden.softmax import row_scale, softmax
 from golden.window import in_window
 from quant.foreign.tokenizer import Tokens
@@ -55,12 +56,12 @@ def run(model: Model, tokens: Tokens, variant: Variant) -> np.ndarray:
     if model.embedding.norm is not None:
         x = narrow(layernorm(x, model.embedding.norm))
         x8 = operand(x, model.embedding.norm.operand_shifts)
-    for layer in model.layers:
-        if shape.norm == "pre":
+    for i, layer in enumerate(model.layers):
+        if shape.norm == "pre" and layer.norm1 is not None:
             x8 = operand(layernorm(x, layer.norm1), layer.norm1.operand_shifts)
-        context = attention(x8, layer, model, attend, variant.softmax)
+        context = attention(x8, i, model, attend, variant.softmax)
         x = narrow(residual(x, context, layer.attention.o, layer.attention.residual_shift))
-        if shape.norm == "pre":
+        if shape.norm == "pre" or layer.norm1 is None:
             x8 = operand(layernorm(x, layer.norm2), layer.norm2.operand_shifts)
         else:
             x = narrow(layernorm(x, layer.norm1))
@@ -74,17 +75,28 @@ def run(model: Model, tokens: Tokens, variant: Variant) -> np.ndarray:
     y = pool(x8, attend, model)
     for hidden in model.head[:-1]:
         y = linear(y, hidden)
+    if model.head_norm is not None:
+        row = x if shape.pooling == "none" else x[0]
+        z = residual(row, y, in_stream(shape.hidden), PROJECTION_SHIFT)
+        y = operand(layernorm(z, model.head_norm), model.head_norm.operand_shifts)
     return accumulate(y, model.head[-1])
 
 
 def attention(
-    x8: np.ndarray, layer: Layer, model: Model, attend: np.ndarray, kind: str
+    x8: np.ndarray, number: int, model: Model, attend: np.ndarray, kind: str
 ) -> np.ndarray:
     """golden.attention.attention with the softmax of the variant; int8 [L, heads * d]."""
+    layer, shape, rotary = model.layers[number], model.shape, model.rotary_of(number)
     parameters, attend = layer.attention, attend & in_window(layer.window, len(x8))
-    q, k, v = (
-        split_heads(linear(x8, p), model.shape.heads)
-        for p in (parameters.q, parameters.k, parameters.v)
+    q, k = (
+        linear(x8, p) if rotary is None else rotate(linear16(x8, p), rotary, shape.head_size)
+        for p in (parameters.q, parameters.k)
+    )
+    groups = shape.kv_heads or shape.heads
+    q = split_heads(q, shape.heads)
+    k, v = (
+        np.tile(split_heads(x, groups), (shape.heads // groups, 1, 1))
+        for x in (k, linear(x8, parameters.v))
     )
     scores = requantize(
         matmul(q, k.swapaxes(1, 2)), parameters.score_m, parameters.score_s, 16

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from golden.model import RMS_HIDDEN_MAX
 from rtl.interface.command import (
     BANK_SHIFT,
     BIAS_PLANES,
@@ -18,6 +19,7 @@ from rtl.interface.command import (
     MAGIC,
     NORM_PLANES,
     PARAMETER_PLANES,
+    ROTARY_PLANES,
     TABLE_BYTES,
     VERSION,
     Flag,
@@ -41,6 +43,12 @@ BIAS_FLAGS = {Opcode.HEADER: Flag.BIAS, Opcode.ATTEND: Flag.BIAS}
 """What hardware with `bias_heads` has beside them."""
 WINDOW_FLAGS = {Opcode.HEADER: Flag.WINDOW, Opcode.ATTEND: Flag.WINDOW}
 """What hardware with `windows` has beside them."""
+RMS_FLAGS = {Opcode.NORM: Flag.RMS}
+"""What hardware with `rms_norm` has beside them."""
+GATED_FLAGS = {Opcode.HEADER: Flag.GATED}
+"""What hardware with `gated` has beside them."""
+ROTARY_FLAGS = {Opcode.HEADER: Flag.ROTARY, Opcode.LINEAR: Flag.ROTARY}
+"""What hardware with `rotary_pairs` has beside them."""
 
 
 @dataclass(frozen=True)
@@ -90,22 +98,30 @@ def payload_bytes(descriptor: Descriptor, config: Config) -> int:
             size = tiles * tile * (descriptor.values["length"] + PARAMETER_PLANES)
         case Opcode.BIAS:
             size = descriptor.values["heads"] * 2 * descriptor.values["row_tiles"] * BIAS_PLANES * n
+        case Opcode.ROTARY:
+            size = 2 * descriptor.values["pairs"] * descriptor.values["row_tiles"]
+            size *= ROTARY_PLANES * n
     return -(-size // width) * width
 
 
 def misplaced(one: Descriptor, before: Sequence[Descriptor], config: Config) -> str:
     """FORMAT: why it is no descriptor, or none that may follow those before it; "" if it may."""
     if one.opcode not in set(Opcode):
-        return f"opcode {one.opcode} is unknown, allowed are 1..8"
+        return f"opcode {one.opcode} is unknown, allowed are 1..9"
     opcode = Opcode(one.opcode)
     known = FLAGS.get(opcode, Flag(0))
     known |= WIDE_FLAGS.get(opcode, Flag(0)) if config.precise else Flag(0)
     known |= BIAS_FLAGS.get(opcode, Flag(0)) if config.bias_heads else Flag(0)
     known |= WINDOW_FLAGS.get(opcode, Flag(0)) if config.windows else Flag(0)
+    known |= RMS_FLAGS.get(opcode, Flag(0)) if config.rms_norm else Flag(0)
+    known |= GATED_FLAGS.get(opcode, Flag(0)) if config.gated else Flag(0)
+    known |= ROTARY_FLAGS.get(opcode, Flag(0)) if config.rotary_pairs else Flag(0)
     if opcode == Opcode.HEADER:
         known |= Flag(config.way_bits)
     if opcode == Opcode.BIAS and not config.bias_heads:
         return "BIAS is known to hardware with bias_heads alone"
+    if opcode == Opcode.ROTARY and not config.rotary_pairs:
+        return "ROTARY is known to hardware with rotary_pairs alone"
     if one.flags & ~int(known):
         given, has = flags_byte(Flag(one.flags)), flags_byte(known)
         return f"flags {given:#04x}: {opcode.name} has only {has:#04x}"
@@ -119,9 +135,10 @@ def misplaced(one: Descriptor, before: Sequence[Descriptor], config: Config) -> 
         if not found and columns != config.tile_columns:
             return f"columns are {columns}: they must be {config.tile_columns}"
         return found
-    behind_header = len(before) == 1 and bool(before[0].flags & Flag.BIAS)
-    if behind_header and opcode != Opcode.BIAS:
-        return "BIAS is missing behind a HEADER with BIAS"
+    asked = [of for of in (Opcode.BIAS, Opcode.ROTARY) if before[0].flags & Flag[of.name]]
+    due = asked[len(before) - 1 :][:1]
+    if due and opcode != due[0]:
+        return f"{due[0].name} is missing behind a HEADER with {due[0].name}"
     if any(b.opcode == Opcode.LINEAR and b.flags & LOGITS for b in before):
         return "" if opcode == Opcode.END else "only END follows a LINEAR with LOGITS"
     embedded = any(b.opcode == Opcode.EMBED for b in before)
@@ -141,8 +158,12 @@ def misplaced(one: Descriptor, before: Sequence[Descriptor], config: Config) -> 
             return "EMBED comes once"
         case Opcode.EMBED if len(waiting) != 1:
             return "EMBED comes after its NORM"
-        case Opcode.BIAS if not behind_header:
+        case Opcode.BIAS if not due:
             return "BIAS comes once, directly behind a HEADER with BIAS"
+        case Opcode.ROTARY if not due:
+            return "ROTARY comes once, behind a HEADER with ROTARY and the BIAS, if there is one"
+        case Opcode.LINEAR if one.flags & Flag.ROTARY and not before[0].flags & Flag.ROTARY:
+            return "LINEAR with ROTARY comes after a HEADER with ROTARY"
         case Opcode.ATTEND if one.flags & Flag.BIAS and not before[0].flags & Flag.BIAS:
             return "ATTEND with BIAS comes after a BIAS"
         case Opcode.ATTEND if one.flags & Flag.WINDOW and not before[0].flags & Flag.WINDOW:
@@ -154,6 +175,12 @@ def misplaced(one: Descriptor, before: Sequence[Descriptor], config: Config) -> 
         case Opcode.END:
             return "END comes after a LINEAR with LOGITS"
     return ""
+
+
+def gate_of(one: Descriptor, before: Sequence[Descriptor]) -> int:
+    """The shift of a LINEAR's product, 0 where it has no gate or none is read."""
+    of_linear = one.opcode == Opcode.LINEAR and any(b.flags & Flag.GATED for b in before[:1])
+    return one.values["gate"] if of_linear else 0
 
 
 def waiting_norms(before: Sequence[Descriptor]) -> list[Descriptor]:
@@ -176,6 +203,10 @@ def _misplaced_linear(
     one: Descriptor, before: Sequence[Descriptor], waiting: Sequence[Descriptor]
 ) -> str:
     flags, tables = one.flags, [b for b in before if b.opcode == Opcode.TABLE]
+    if gate_of(one, before) and flags & ~(FIRST | Flag.WIDE):
+        return "LINEAR with a gate has no flags but FIRST_TILE and WIDE"
+    if flags & Flag.ROTARY and flags & (TABLE | TRANSPOSED | RESIDUAL | LOGITS):
+        return "LINEAR with ROTARY has no TABLE, TRANSPOSED, RESIDUAL or LOGITS"
     if flags & TABLE and not tables:
         return "LINEAR with TABLE comes after a TABLE"
     if not flags & BANK:
@@ -219,7 +250,8 @@ def exceeds(one: Descriptor, before: Sequence[Descriptor], config: Config) -> It
             for name in ("hidden", "ffn", "labels"):
                 yield from within(1, getattr(config, name), name)
         case Opcode.NORM:
-            yield from within(1, hidden, "channels")
+            most = min(hidden, RMS_HIDDEN_MAX) if one.flags & Flag.RMS else hidden
+            yield from within(1, most, "channels")
             yield from within(1, 31, "shift")
             yield from within(1, (1 << 50) - 1, "epsilon")
         case Opcode.EMBED:
@@ -243,10 +275,24 @@ def exceeds(one: Descriptor, before: Sequence[Descriptor], config: Config) -> It
         case Opcode.BIAS:
             yield from within(1, config.bias_heads, "heads")
             yield from within(1, config.row_tiles, "row_tiles")
+        case Opcode.ROTARY:
+            yield from within(1, config.rotary_pairs, "pairs")
+            yield from within(1, config.row_tiles, "row_tiles")
         case Opcode.LINEAR:
             yield from within(1, max(hidden, config.ffn), "length")
             yield from within(1, 65535, "columns")
             yield from within(0, 15, "shift")
+            if gate_of(one, before):
+                yield from within(0, 31, "gate")
+            if one.flags & Flag.ROTARY:
+                pairs, odd = divmod(v["head_size"], 2)
+                if odd or not pairs:
+                    yield f"head_size is {v['head_size']}: with ROTARY it must be even, 2 or more"
+                if v["rotary"] + pairs > config.rotary_pairs:
+                    yield (
+                        f"rotary {v['rotary']} and the {pairs} pairs of a head are more than "
+                        f"rotary_pairs {config.rotary_pairs}"
+                    )
             if one.flags & BANK:
                 yield from inside("source")
                 yield from within(0, 4 * bank, "source_stride")

@@ -26,6 +26,9 @@ def fitting(
     precise: bool = False,
     bias_heads: int = 0,
     windows: bool = False,
+    rms_norm: bool = False,
+    gated: bool = False,
+    rotary_pairs: int = 0,
 ) -> Config:
     """A configuration that takes the model: the default limits, or more where it needs more.
 
@@ -40,8 +43,11 @@ def fitting(
         precise=precise,
         bias_heads=bias_heads,
         windows=windows,
+        rms_norm=rms_norm,
+        gated=gated,
+        rotary_pairs=rotary_pairs,
     )
-    value_width = shape.heads * ceil_div(shape.head_size, lanes) * lanes
+    value_width = _value_tiles(shape, lanes) * lanes
     found = replace(
         minimum,
         tokens=max(minimum.tokens, tokens),
@@ -53,7 +59,7 @@ def fitting(
 
 
 def fitting_model(model: Model, lanes: int, tokens: int, *, columns: int | None = None) -> Config:
-    """As `fitting`, with what the model has: operands of 16 bits, a position bias, windows."""
+    """As `fitting`, with what the model has: 16-bit operands, position bias, windows, RMSNorms."""
     return fitting(
         model.shape,
         lanes,
@@ -62,6 +68,9 @@ def fitting_model(model: Model, lanes: int, tokens: int, *, columns: int | None 
         precise=model.precise,
         bias_heads=biased_heads(model),
         windows=windowed(model),
+        rms_norm=has_rms_norm(model),
+        gated=has_gates(model),
+        rotary_pairs=pairs_of(model),
     )
 
 
@@ -73,6 +82,21 @@ def biased_heads(model: Model) -> int:
 def windowed(model: Model) -> bool:
     """Some layer has an attention window."""
     return any(layer.window is not None for layer in model.layers)
+
+
+def has_rms_norm(model: Model) -> bool:
+    """Some norm is an RMSNorm."""
+    return any(norm.rms for _, norm in model.norms())
+
+
+def has_gates(model: Model) -> bool:
+    """Some feed-forward network is gated."""
+    return any(layer.ffn.gate is not None for layer in model.layers)
+
+
+def pairs_of(model: Model) -> int:
+    """Pairs of channels of all the model's tables of rotary positions, 0 without one."""
+    return sum(table.cos.shape[1] for table in model.rotary or ())
 
 
 def sized(models: Sequence[Model], given: Mapping[str, Any]) -> Config:
@@ -101,6 +125,7 @@ def sized(models: Sequence[Model], given: Mapping[str, Any]) -> Config:
     precise = plain.precise or any(model.precise for model in models)
     least = max(map(biased_heads, models))
     heads = plain.bias_heads or least
+    fewest = max(map(pairs_of, models))
     found = replace(
         plain,
         tokens=tokens,
@@ -109,9 +134,13 @@ def sized(models: Sequence[Model], given: Mapping[str, Any]) -> Config:
         precise=precise,
         bias_heads=heads,
         windows=plain.windows or any(map(windowed, models)),
+        rms_norm=plain.rms_norm or any(map(has_rms_norm, models)),
+        gated=plain.gated or any(map(has_gates, models)),
+        rotary_pairs=plain.rotary_pairs or fewest,
     )
     labels = max(needed_labels(model.shape, found) for model in models)
-    needed = {"hidden": hidden, "ffn": ffn, "labels": labels, "bias_heads": least}
+    needed = {"hidden": hidden, "ffn": ffn, "labels": labels}
+    needed |= {"bias_heads": least, "rotary_pairs": fewest}
     small = [name for name, value in needed.items() if given.get(name) and given[name] < value]
     if small:
         options = {name: f"--{name.replace('_', '-')}" for name in small}
@@ -128,7 +157,12 @@ def sized(models: Sequence[Model], given: Mapping[str, Any]) -> Config:
 def _widest(model: Model, lanes: int) -> int:
     """Channels of the hidden state or of V, whose heads are padded."""
     shape = model.shape
-    return max(shape.hidden, shape.heads * ceil_div(shape.head_size, lanes) * lanes)
+    return max(shape.hidden, _value_tiles(shape, lanes) * lanes)
+
+
+def _value_tiles(shape: Shape, lanes: int) -> int:
+    """Words of a token's V, whose heads are padded."""
+    return shape.kv_inner // shape.head_size * ceil_div(shape.head_size, lanes)
 
 
 def needed_labels(shape: Shape, config: Config) -> int:
@@ -170,6 +204,19 @@ def longest_sequence(model: Model, config: Config) -> int:
         raise FitError(
             "the model's layers have attention windows, the configuration takes none: generate one "
             "with windows"
+        )
+    if has_rms_norm(model) and not config.rms_norm:
+        raise FitError("the model has RMSNorms, the configuration none: generate one with rms_norm")
+    if pairs_of(model) > config.rotary_pairs:
+        raise FitError(
+            f"the model's tables of rotary positions have {pairs_of(model)} pairs, the "
+            f"configuration's rotary_pairs takes {config.rotary_pairs}: generate one with "
+            f"rotary_pairs={pairs_of(model)} or more"
+        )
+    if has_gates(model) and not config.gated:
+        raise FitError(
+            "the model's feed-forward networks are gated, the configuration takes no gate: "
+            "generate one with gated"
         )
     between = _between(model)
     if between > config.bank_words:
@@ -217,7 +264,7 @@ def _row_tiles(model: Model, config: Config) -> int:
 def _value_words(model: Model, config: Config, row_tiles: int) -> int:
     """Words of so many row tiles of V, whose heads are padded, in the fullest way."""
     shape, n = model.shape, config.lanes
-    words = shape.heads * ceil_div(shape.head_size, n)
+    words = _value_tiles(shape, n)
     if shape.pooling == "mean":
         words = max(words, ceil_div(shape.hidden, n))
     return ceil_div(words, config.ways) * row_tiles * n

@@ -19,7 +19,7 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="DIR",
         help="what quant.calibrate wrote, one or several: what these models need is the default of "
-        f"{', '.join(f'--{name}' for name in LIMITS)} and --bias-heads",
+        f"{', '.join(f'--{name}' for name in LIMITS)}, --bias-heads and --rotary-pairs",
     )
 
 

@@ -3,10 +3,12 @@ that a model does not have: the identity, V with padded heads."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from golden.model import Linear, Norm
-from rtl.interface.command import BIAS_PLANES, NORM_PLANES, PARAMETER_PLANES
+from golden.model import Linear, Norm, Rotary
+from rtl.interface.command import BIAS_PLANES, NORM_PLANES, PARAMETER_PLANES, ROTARY_PLANES
 from rtl.interface.config import ceil_div
 
 IDENTITY_WEIGHT, IDENTITY_M, IDENTITY_S = 64, 1 << 15, 21
@@ -89,3 +91,18 @@ def bias_planes(table: np.ndarray, lanes: int, row_tiles: int) -> bytes:
     entries[:, places - most : places + most - 1] = table[:, longest - most : longest + most - 1]
     planes = entries.astype("<i2")[:, :, None].view(np.uint8)
     return planes.reshape(-1, lanes, BIAS_PLANES).swapaxes(1, 2).tobytes()
+
+
+def rotary_planes(tables: Sequence[Rotary], lanes: int, row_tiles: int) -> bytes:
+    """The byte planes of tables of rotary positions, for sequences of row_tiles * N.
+
+    Of each pair of all tables row_tiles words of N values cos, then as many of sin: the order of
+    the channels, see `rtl.datapath.rotary`. What is beyond the tokens of the model is 0.
+    """
+    places = row_tiles * lanes
+    pairs = np.concatenate([np.stack((table.cos, table.sin), axis=-1) for table in tables], axis=1)
+    entries = np.zeros((2 * pairs.shape[1], places), np.int16)
+    kept = pairs.reshape(len(pairs), -1)[:places]
+    entries[:, : len(kept)] = kept.T
+    planes = entries.astype("<i2")[:, :, None].view(np.uint8)
+    return planes.reshape(-1, lanes, ROTARY_PLANES).swapaxes(1, 2).tobytes()

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from golden.encoder import PROJECTION_SHIFT
 from golden.identity import identity_of
+from golden.linear import in_stream
 from golden.model import Layer, Linear, Model, Norm
-from rtl.compile.fit import longest_sequence, most_row_tiles, windowed
+from rtl.compile.fit import has_gates, longest_sequence, most_row_tiles, pairs_of, windowed
 from rtl.compile.image import Image
-from rtl.compile.packing import bias_planes, identity, norm_planes, padded_heads, weights
+from rtl.compile.packing import (
+    bias_planes,
+    identity,
+    norm_planes,
+    padded_heads,
+    rotary_planes,
+    weights,
+)
 from rtl.interface.command import (
     MAGIC,
     NO_FLAGS,
+    TABLE_BYTES,
     VERSION,
     Flag,
     Opcode,
@@ -103,8 +112,7 @@ def compile_model(model: Model, config: Config, *, whole_last_layer: bool = Fals
     steps: list[Step] = compiler.header(tokens)
     norms = list(_norms(model))
     embedding_norm = model.embedding.norm
-    if post:
-        assert embedding_norm is not None
+    if embedding_norm is not None and (post or model.layers[0].norm1 is None):
         steps += [compiler.norm("embedding", embedding_norm, Flag.RESIDUAL), compiler.embed()]
     elif embedding_norm is None:
         steps += [compiler.norm(*norms.pop(0)), compiler.embed()]
@@ -118,13 +126,13 @@ def compile_model(model: Model, config: Config, *, whole_last_layer: bool = Fals
         first = Flag.FIRST_TILE if prune and index == len(model.layers) - 1 else NO_FLAGS
         residual = Flag.RESIDUAL if post else NO_FLAGS
         name = f"layer.{index}"
-        *projections, attend = compiler.attention(
+        projections, attends = compiler.attention(
             name, layer, first, _wide(model.attention_wide(index))
         )
         steps += projections
         if index == 0 and model.projection is not None:
             steps += compiler.projection(model.projection)
-        steps.append(attend)
+        steps += attends
         steps.append(compiler.norm(*norms.pop(0), residual | first))
         steps.append(
             compiler.residual(
@@ -135,13 +143,9 @@ def compile_model(model: Model, config: Config, *, whole_last_layer: bool = Fals
                 first,
             )
         )
-        steps += compiler.int8(
-            f"{name}.ffn.hidden",
-            layer.ffn.up,
-            None,
-            QUERY,
-            first | _wide((layer.norm1 if post else layer.norm2).wide),
-        )
+        of_ffn = layer.norm1 if post else layer.norm2
+        assert of_ffn is not None
+        steps += compiler.feed_forward(name, layer, first | _wide(of_ffn.wide))
         steps.append(compiler.norm(*norms.pop(0), residual | first))
         steps.append(
             compiler.residual(
@@ -149,7 +153,7 @@ def compile_model(model: Model, config: Config, *, whole_last_layer: bool = Fals
                 layer.ffn.down,
                 layer.ffn.residual_shift,
                 QUERY,
-                first | _wide(layer.ffn.up.table_low is not None),
+                first | _wide(layer.ffn.wide),
             )
         )
     steps += compiler.head()
@@ -165,20 +169,24 @@ def compile_attention(model: Model, config: Config, layer: int) -> Program:
     FitError
         The model exceeds the configuration.
     ValueError
-        There is no such layer.
+        There is no such layer, or its heads share K and V.
     """
     if not 0 <= layer < model.shape.layers:
         raise ValueError(f"layer is {layer}: the model has layers 0..{model.shape.layers - 1}")
+    if model.shape.kv_heads is not None:
+        raise ValueError(
+            f"{model.shape.heads} heads share {model.shape.kv_heads} of K and V: the attention "
+            "unit alone gives the context of one ATTEND; allowed is the accelerator"
+        )
     tokens = longest_sequence(model, config)
     compiler = _Compiler(model, config)
+    projections, attends = compiler.attention(
+        f"layer.{layer}", model.layers[layer], NO_FLAGS, _wide(model.attention_wide(layer))
+    )
     steps = (
         *compiler.header(tokens),
-        *compiler.attention(
-            f"layer.{layer}",
-            model.layers[layer],
-            NO_FLAGS,
-            _wide(model.attention_wide(layer)),
-        ),
+        *projections,
+        *attends,
         Step("end", Opcode.END, NO_FLAGS, {}),
     )
     return Program(config, tokens, most_row_tiles(model, config), steps)
@@ -213,10 +221,12 @@ def _norms(model: Model) -> Iterator[tuple[str, Norm]]:
     """The norms after the embedding's, in the order in which the program begins them.
 
     Post-norm: each follows the sum of its half layer. Pre-norm: each precedes its half layer, so
-    the one that follows a sum is the next half's, and the last sum's is the final norm.
+    the one that follows a sum is the next half's, and the last sum's is the final norm. A layer 0
+    without norm1 reads the operand of the embedding's.
     """
     for index, layer in enumerate(model.layers):
-        yield f"layer.{index}.attention", layer.norm1
+        if layer.norm1 is not None:
+            yield f"layer.{index}.attention", layer.norm1
         yield f"layer.{index}.ffn", layer.norm2
     if model.final_norm is not None:
         yield "final", model.final_norm
@@ -234,10 +244,12 @@ class _Compiler:
         self.table: bytes | None = None  # what the activation table holds
         self.biased = NO_FLAGS if model.position_bias is None else Flag.BIAS
         self.windowed = Flag.WINDOW if windowed(model) else NO_FLAGS
+        self.gated = Flag.GATED if has_gates(model) else NO_FLAGS
+        self.rotary = Flag.ROTARY if model.rotary else NO_FLAGS
 
     def header(self, tokens: int) -> list[Step]:
-        """HEADER, and BIAS where the model has a position bias."""
-        shape, bias = self.model.shape, self.model.position_bias
+        """HEADER, and BIAS and ROTARY where the model has a position bias or rotary positions."""
+        shape, bias, rotary = self.model.shape, self.model.position_bias, self.model.rotary
         values = {
             "magic": MAGIC,
             "version": VERSION,
@@ -250,14 +262,19 @@ class _Compiler:
             "model": int.from_bytes(identity_of(self.model), "little"),
         }
         # The shape of the array is where other opcodes have flags.
-        flags = Flag(self.config.way_bits) | self.biased | self.windowed
-        header = Step("header", Opcode.HEADER, flags, values)
-        if bias is None:
-            return [header]
+        flags = Flag(self.config.way_bits)
+        flags |= self.biased | self.windowed | self.gated | self.rotary
+        steps = [Step("header", Opcode.HEADER, flags, values)]
         row_tiles = ceil_div(tokens, self.lanes)
-        payload = bias_planes(bias, self.lanes, row_tiles)
-        words = {"heads": shape.heads, "row_tiles": row_tiles}
-        return [header, Step("position_bias", Opcode.BIAS, NO_FLAGS, words, payload)]
+        if bias is not None:
+            payload = bias_planes(bias, self.lanes, row_tiles)
+            words = {"heads": shape.heads, "row_tiles": row_tiles}
+            steps.append(Step("position_bias", Opcode.BIAS, NO_FLAGS, words, payload))
+        if rotary:
+            payload = rotary_planes(rotary, self.lanes, row_tiles)
+            words = {"pairs": pairs_of(self.model), "row_tiles": row_tiles}
+            steps.append(Step("rotary", Opcode.ROTARY, NO_FLAGS, words, payload))
+        return steps
 
     def embed(self) -> Step:
         shape, embedding = self.model.shape, self.model.embedding
@@ -276,20 +293,27 @@ class _Compiler:
     def norm(self, name: str, norm: Norm, flags: Flag = NO_FLAGS) -> Step:
         if norm.operand_shifts is not None:
             flags |= Flag.SHIFTS
+        if norm.rms:
+            flags |= Flag.RMS
         values = {"channels": len(norm.gamma), "shift": norm.shift, "epsilon": norm.epsilon}
         return Step(f"{name}.norm", Opcode.NORM, flags, values, norm_planes(norm, self.lanes))
 
-    def attention(self, name: str, layer: Layer, first: Flag, wide: Flag) -> list[Step]:
+    def attention(
+        self, name: str, layer: Layer, first: Flag, wide: Flag
+    ) -> tuple[list[Step], list[Step]]:
+        """Q, K and V; and ATTEND, or one for each head of Q that shares a head of K and V.
+
+        ATTEND i has the heads of Q from i * kv_heads on, each with its own head of K and V.
+        """
         shape, attention, window = self.model.shape, layer.attention, layer.window
         tiles = ceil_div(shape.head_size, self.lanes)
+        heads = shape.kv_heads or shape.heads
         values = {
-            "heads": shape.heads,
+            "heads": heads,
             "head_size": shape.head_size,
             "stride": shape.inner,
-            "query": bank_address(QUERY),
             "key": bank_address(KEY),
             "value": bank_address(VALUE),
-            "context": bank_address(CONTEXT),
             "score_m": attention.score_m,
             "score_s": attention.score_s,
             "context_m": attention.context_m,
@@ -297,20 +321,39 @@ class _Compiler:
             "window": 0 if window is None else window_field(window.before, window.after),
         }
         limited = NO_FLAGS if window is None else Flag.WINDOW
-        return [
-            *self.int8(f"{name}.q", attention.q, None, QUERY, first | wide),
-            *self.int8(f"{name}.k", attention.k, None, KEY, wide),
+        turned, rotary = NO_FLAGS, {}
+        if layer.rotary is not None:  # both tables have as many pairs
+            turned = Flag.ROTARY
+            rotary = {"head_size": shape.head_size, "rotary": layer.rotary * shape.head_size // 2}
+        projections = [
+            # ATTEND has one stride for Q, K and context.
+            *(
+                self._linear(
+                    f"{name}.{of}", linear, flags, None, bank_address(bank), shape.inner, **rotary
+                )
+                for of, linear, bank, flags in (
+                    ("q", attention.q, QUERY, first | turned | wide),
+                    ("k", attention.k, KEY, turned | wide),
+                )
+            ),
             self._linear(
                 f"{name}.v",
-                padded_heads(attention.v, shape.heads, tiles * self.lanes),
+                padded_heads(attention.v, heads, tiles * self.lanes),
                 Flag.TRANSPOSED | wide,
                 None,
                 bank_address(VALUE),
                 0,
-                0,
             ),
-            Step(name, Opcode.ATTEND, first | self.biased | limited, values),
         ]
+        attends = []
+        for channel in range(0, shape.inner, heads * shape.head_size):
+            places = {
+                "query": bank_address(QUERY, channel),
+                "context": bank_address(CONTEXT, channel),
+            }
+            flags = first | self.biased | limited
+            attends.append(Step(name, Opcode.ATTEND, flags, values | places))
+        return projections, attends
 
     def int8(
         self, name: str, linear: Linear, source: int | None, bank: int, flags: Flag
@@ -330,6 +373,23 @@ class _Compiler:
             self._linear(name, linear, flags, source, bank_address(bank), len(linear.bias))
         )
         return steps
+
+    def feed_forward(self, name: str, layer: Layer, flags: Flag) -> list[Step]:
+        """The hidden activations, which a gate's LINEAR writes first where there is one.
+
+        How wide they are, the latest TABLE says: a gate without one gets the table of the codes.
+        """
+        ffn = layer.ffn
+        if ffn.gate is None:
+            return self.int8(f"{name}.ffn.hidden", ffn.up, None, QUERY, flags)
+        assert ffn.gate_shift is not None
+        gate, address, stride = ffn.gate, bank_address(QUERY), len(ffn.up.bias)
+        if gate.table is None:
+            gate = replace(gate, table=np.arange(TABLE_BYTES, dtype=np.uint8).view(np.int8))
+        product = self._linear(
+            f"{name}.ffn.hidden", ffn.up, flags, None, address, stride, gate=ffn.gate_shift
+        )
+        return [*self.int8(f"{name}.ffn.gate", gate, None, QUERY, flags), product]
 
     def projection(self, linear: Linear) -> list[Step]:
         """The projection of a factorised embedding: X16 = round_shift(X16, 15) + linear(X8).
@@ -354,7 +414,13 @@ class _Compiler:
 
     def residual(self, name: str, linear: Linear, shift: int, source: int, first: Flag) -> Step:
         return self._linear(
-            name, linear, Flag.RESIDUAL | first, source, 0, self.model.shape.hidden, shift
+            name,
+            linear,
+            Flag.RESIDUAL | first,
+            source,
+            0,
+            self.model.shape.hidden,
+            shift=shift,
         )
 
     def head(self) -> Iterator[Step]:
@@ -370,6 +436,12 @@ class _Compiler:
             target = QUERY if source == CONTEXT else CONTEXT
             yield from self.int8(f"head.{number}", linear, source, target, first | wide)
             source, wide = target, NO_FLAGS
+        if self.model.head_norm is not None:  # its operand is X8, as of any norm
+            codes = in_stream(shape.hidden)
+            yield self.norm("head", self.model.head_norm, first)
+            assert source is not None
+            yield self.residual("head.sum", codes, PROJECTION_SHIFT, source, first)
+            source, wide = None, _wide(self.model.head_norm.wide)
         yield self._linear("logits", last, Flag.LOGITS | first | wide, source, 0, shape.labels)
 
     def _mean(self) -> Iterator[Step]:
@@ -403,9 +475,9 @@ class _Compiler:
         source: int | None,
         destination: int,
         stride: int,
-        shift: int = 0,
+        **fields: int,
     ) -> Step:
-        """A LINEAR step; `source` is a bank number, or None for X8."""
+        """A LINEAR step; `source` is a bank number, or None for X8. Other fields are 0."""
         columns, length = linear.weight.shape
         values = {
             "length": length,
@@ -414,7 +486,8 @@ class _Compiler:
             "source_stride": self.model.shape.hidden if source is None else length,
             "destination": destination,
             "destination_stride": stride,
-            "shift": shift,
+            **dict.fromkeys(("shift", "head_size", "rotary", "gate"), 0),
+            **fields,
         }
         if source is not None:
             flags |= Flag.BANK

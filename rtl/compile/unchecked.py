@@ -6,13 +6,21 @@ that breaks the others ends with NONE and logits that are not those of the formu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from golden.model import ROTARY_ONE
 from golden.requantize import MULTIPLIER_MAX, MULTIPLIER_MIN, SHIFT_MAX, SHIFT_MIN
-from rtl.compile.account import Descriptor, exceeds, misplaced, payload_bytes, waiting_norms
+from rtl.compile.account import (
+    Descriptor,
+    exceeds,
+    gate_of,
+    misplaced,
+    payload_bytes,
+    waiting_norms,
+)
 from rtl.compile.tensors import Area, areas
 from rtl.interface.command import (
     PARAMETER_PLANES,
@@ -31,7 +39,7 @@ GATHERS = Flag.FIRST_TILE | Flag.RESIDUAL
 
 
 def config_for(stream: bytes, config: Config) -> Config:
-    """`config` with the stream's array, and as large as its HEADER and its heads ask for.
+    """`config` with the stream's array, and as large as its HEADER, heads and pairs ask for.
 
     Raises
     ------
@@ -51,6 +59,7 @@ def config_for(stream: bytes, config: Config) -> Config:
             width = one.values["heads"] * ceil_div(one.values["head_size"], n) * n
             limits["hidden"] = max(limits["hidden"], width)
     heads = [one.values["heads"] for one in others if one.opcode is Opcode.BIAS]
+    pairs = [one.values["pairs"] for one in others if one.opcode is Opcode.ROTARY]
     try:
         return replace(
             config,
@@ -59,6 +68,9 @@ def config_for(stream: bytes, config: Config) -> Config:
             precise=config.precise or wide,
             bias_heads=max([config.bias_heads, *heads]),
             windows=config.windows or bool(header.flags & Flag.WINDOW),
+            rms_norm=config.rms_norm or any(one.flags & Flag.RMS for one in others),
+            gated=config.gated or bool(header.flags & Flag.GATED),
+            rotary_pairs=max([config.rotary_pairs, *pairs]),
             **limits,
         )
     except ValueError as error:
@@ -107,6 +119,7 @@ class Held:
         self.channels = 0  # of X16 and X8
         self.tokens = 0
         self.bias_heads = 0
+        self.rotary_pairs = 0
         self.gathered = False
         self.batches: list[Batch] = []
 
@@ -125,12 +138,17 @@ class Held:
                 yield from self._of_embed(one, before)
             case Opcode.BIAS:
                 self.bias_heads = one.values["heads"]
-                yield from self._of_bias(one)
+                yield from self._row_tiles(one)
+            case Opcode.ROTARY:
+                self.rotary_pairs = one.values["pairs"]
+                yield from self._row_tiles(one)
+                yield from _of_tables(payload, self.config.lanes)
             case Opcode.LINEAR:
                 yield from self._of_linear(one, payload)
             case Opcode.ATTEND:
                 yield from self._of_attend(one)
-        found = [why for batch in self.batches for why in self._of_banks(one, batch)]
+        gated = bool(gate_of(one, before))
+        found = [why for batch in self.batches for why in self._of_banks(one, batch, gated)]
         yield from found[:1]  # of one batch, as of the others
         self.gathered |= one.opcode == Opcode.LINEAR and one.flags & GATHERS == GATHERS
 
@@ -189,6 +207,8 @@ class Held:
                 f"destination_stride is {v['destination_stride']}: row tiles of {v['columns']} "
                 "columns overlap"
             )
+        if flags & Flag.ROTARY:
+            yield from self._of_rotary(v)
         length = v["length"]
         tile = self.config.lanes if flags & Flag.TRANSPOSED else self.config.tile_columns
         whole = tile * (length + PARAMETER_PLANES)
@@ -199,7 +219,19 @@ class Held:
         )[: v["columns"]]
         yield from _of_weights(words, length, bool(flags & Flag.WIDE), bool(flags & Flag.LOGITS))
 
-    def _of_bias(self, one: Descriptor) -> Iterator[str]:
+    def _of_rotary(self, v: Mapping[str, int]) -> Iterator[str]:
+        size, first = v["head_size"], v["rotary"]
+        if first + size // 2 > self.rotary_pairs:
+            yield (
+                f"rotary {first} and the {size // 2} pairs of a head are more than the ROTARY's "
+                f"{self.rotary_pairs}"
+            )
+        if v["columns"] % size:
+            yield f"columns is {v['columns']}: with ROTARY a multiple of head_size {size}"
+        if self.gathered:
+            yield "a LINEAR with ROTARY comes after a sum has gathered the first tokens"
+
+    def _row_tiles(self, one: Descriptor) -> Iterator[str]:
         found, least = one.values["row_tiles"], ceil_div(self.tokens, self.config.lanes)
         if found < least:
             yield f"row_tiles is {found}: the HEADER's {self.tokens} tokens take {least}"
@@ -220,8 +252,11 @@ class Held:
         if v["stride"] < inner:
             yield f"stride is {v['stride']}: row tiles of {inner} channels overlap"
 
-    def _of_banks(self, one: Descriptor, batch: Batch) -> Iterator[str]:
-        """Words that are read and were not written, or are written while they may be read."""
+    def _of_banks(self, one: Descriptor, batch: Batch, gated: bool) -> Iterator[str]:
+        """Words that are read and were not written, or are written while they may be read.
+
+        With a gate the words of the destination are read before they are written.
+        """
         found = list(self._areas(one, batch.lengths))
         tokens = f"for sequences of {', '.join(map(str, batch.lengths))} tokens"
         for area in found:
@@ -229,7 +264,8 @@ class Held:
                 yield f"{area.field} leaves its bank {tokens}"
         used = {area.field: self._words(area) for area in found}
         for area in found:
-            if not area.written and not batch.written[used[area.field]].all():
+            read = gated or not area.written
+            if read and not batch.written[used[area.field]].all():
                 if one.opcode == Opcode.ATTEND and _ignores(one, area.field):
                     continue
                 yield f"{area.field} has words that nothing has written, {tokens}"
@@ -277,6 +313,15 @@ def _of_table(payload: bytes) -> Iterator[str]:
     if low.size and ((high == -128) & (low < 0)).any():
         place = int(np.flatnonzero((high == -128) & (low < 0))[0])
         yield f"entry {place} is -128 and its low half {low[place]}: it must be 0 or more"
+
+
+def _of_tables(payload: bytes, lanes: int) -> Iterator[str]:
+    planes = np.frombuffer(payload, np.uint8)
+    words = planes[: len(planes) // (2 * lanes) * 2 * lanes].reshape(-1, 2, lanes)
+    values = np.ascontiguousarray(words.swapaxes(1, 2)).view("<i2")
+    wrong = values[abs(values.astype(int)) > ROTARY_ONE]
+    if wrong.size:
+        yield f"a value is {wrong[0]}: cos and sin must lie in {-ROTARY_ONE}..{ROTARY_ONE}"
 
 
 def _of_weights(words: np.ndarray, length: int, wide: bool, logits: bool) -> Iterator[str]:

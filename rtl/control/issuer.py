@@ -6,6 +6,7 @@ from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from rtl.datapath.schedule import TURNED_LATE
 from rtl.interface.config import Config
 from rtl.interface.ports.loading import Release
 from rtl.interface.ports.tiles import Factors, Operands, TileEnd
@@ -63,7 +64,8 @@ class Issuer(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         drain = self.config.tile_columns
-        drain_bits = drain.bit_length() - 1
+        longest = drain + TURNED_LATE if self.config.rotary_pairs else drain
+        drain_bits = (longest - 1).bit_length()
         tile: data.View = self.i.payload
 
         remaining = Signal(self.config.length_bits)
@@ -85,13 +87,15 @@ class Issuer(wiring.Component):
 
         # gap: the next last operand may come in gap + 1 cycles at the earliest. A tile that is
         # as long as it drains is always long enough.
-        gap, gap_left = Signal(range(drain)), Signal(range(drain))
+        gap, gap_left = Signal(range(longest)), Signal(range(longest))
         operands, more = tile.length[:drain_bits], tile.length[drain_bits:]
         drained: ValueLike = drain - 1
         if self.config.ways > 1:
             drained = Signal(range(drain))
             with m.If(free):
                 m.d.sync += drained.eq(last_drained(tile.tag.columns, self.config))
+        if self.config.rotary_pairs:
+            drained = drained + Mux(self.tile.tag.turned, TURNED_LATE, 0)
         m.d.comb += gap.eq(Mux(self.o.last, drained, gap_left))
         m.d.sync += gap_left.eq(Mux(gap == 0, 0, gap - 1))
 

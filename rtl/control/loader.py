@@ -7,7 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.control.crc import Crc
-from rtl.control.payload import BiasWriter, NormWriter, TableWriter, TileWriter
+from rtl.control.payload import BiasWriter, NormWriter, RotaryWriter, TableWriter, TileWriter
 from rtl.control.rules import Rules
 from rtl.interface.command import (
     DESCRIPTOR_BYTES,
@@ -24,6 +24,7 @@ from rtl.interface.ports.loading import (
     NormParameterWrite,
     ParameterWrite,
     Release,
+    RotaryWrite,
     RowsFill,
     TableWrite,
     WeightWrite,
@@ -41,6 +42,7 @@ STATES = (
     "LINEAR",
     "TABLE",
     "BIAS",
+    "ROTARY",
     "NORM",
     "NORM PUSH",
     "EMBED",
@@ -50,7 +52,7 @@ STATES = (
 Move = tuple[str, Value, str]
 """In a state, when to leave it, and for which; of a state's moves one at most is made."""
 
-Writer = TileWriter | TableWriter | BiasWriter | NormWriter
+Writer = TileWriter | TableWriter | BiasWriter | RotaryWriter | NormWriter
 
 
 class Loader(wiring.Component):
@@ -80,6 +82,8 @@ class Loader(wiring.Component):
     table : Out, TableWrite
     bias : Out, BiasWrite
         With a position bias.
+    rotary : Out, RotaryWrite
+        With rotary positions.
     norm_parameter : Out, NormParameterWrite
     weights_ready
         A bit for each half that is loaded.
@@ -119,6 +123,7 @@ class Loader(wiring.Component):
                 "parameter": Out(ParameterWrite(config)),
                 "table": Out(TableWrite(config.precise)),
                 **({"bias": Out(BiasWrite(config))} if config.bias_heads else {}),
+                **({"rotary": Out(RotaryWrite(config))} if config.rotary_pairs else {}),
                 "norm_parameter": Out(NormParameterWrite(config.hidden)),
                 "weights_ready": Out(2),
                 "release": In(Release()),
@@ -138,6 +143,7 @@ class Loader(wiring.Component):
         # The one in hand, shifted in word by word.
         self._descriptor = Signal(8 * DESCRIPTOR_BYTES, reset_less=True)
         self._ended = Signal()  # `last` came with its last word
+        self._gated = Signal()  # the HEADER has GATED
         width = self.config.stream_width
         padding = descriptor_bytes(width) - DESCRIPTOR_BYTES
         m.submodules.crc = crc = Crc(8 * width, 8 * padding)
@@ -160,6 +166,7 @@ class Loader(wiring.Component):
             for name in STATES
             if (name != "CRC" or self.config.ways > 1)
             and (name != "BIAS" or self.config.bias_heads)
+            and (name != "ROTARY" or self.config.rotary_pairs)
         }
         number = Signal(8, init=0xFF)
         norm_index = Signal(NORM_INDEX_BITS)
@@ -220,6 +227,9 @@ class Loader(wiring.Component):
             self.norm.payload.flags.eq(self._flags),
             self.rows.fields.eq(self._fields(Opcode.EMBED)),
         ]
+        if self.config.gated:  # the field is 0 where it is not read
+            with m.If((self._descriptor[:8] == Opcode.LINEAR) & ~self._gated):
+                m.d.comb += fields(Opcode.LINEAR, self.operation.payload.fields).gate.eq(0)
 
     def _writers(self, m: Module) -> dict[str, Writer]:
         """The payloads' writers, by the state in which they have the stream."""
@@ -254,6 +264,15 @@ class Loader(wiring.Component):
                 bias.heads.eq(self._fields(Opcode.BIAS).heads),
                 bias.row_tiles.eq(self._fields(Opcode.BIAS).row_tiles),
             ]
+        if self.config.rotary_pairs:
+            pairs, row_tiles = self.config.rotary_pairs, self.config.row_tiles
+            rotary = RotaryWriter(self.config.lanes, pairs, row_tiles)
+            m.submodules.rotary_writer = writers["ROTARY"] = rotary
+            connect(m, flipped(self.rotary), rotary.o)
+            m.d.comb += [
+                rotary.pairs.eq(self._fields(Opcode.ROTARY).pairs),
+                rotary.row_tiles.eq(self._fields(Opcode.ROTARY).row_tiles),
+            ]
         part: Value = self.model.payload.data
         ends: dict[str, Value] = {}  # by writer: the word goes, with its last part or what is left
         if self.config.ways > 1:
@@ -279,8 +298,8 @@ class Loader(wiring.Component):
     ) -> Value:
         """Parts of N bytes of a word, one after the other; the one in hand.
 
-        A word is taken with the last part that a writer takes of it, or all at once. TABLE, BIAS
-        and NORM are done when nothing of their last word is in hand any more, or it is padding.
+        A word is taken with the last part that a writer takes of it, or all at once. Other writers
+        are done when nothing of their last word is in hand any more, or it is padding.
         """
         number = Signal(range(self.config.ways))
         last, padding = number == self.config.ways - 1, number != 0
@@ -326,15 +345,24 @@ class Loader(wiring.Component):
         """Refuses the descriptor, or has it act as soon as its unit is free."""
         # Known before it is looked at: it was complete two cycles before.
         opcode, header = self._descriptor[:8], self._fields(Opcode.HEADER)
-        known = [of for of in Opcode if of is not Opcode.BIAS or self.config.bias_heads]
+        options = {
+            Opcode.BIAS: ("BIAS", self.config.bias_heads),
+            Opcode.ROTARY: ("ROTARY", self.config.rotary_pairs),
+        }
+        known = [of for of in Opcode if of not in options or options[of][1]]
         is_ = {of: register(m, opcode == of, f"is_{of.name.lower()}") for of in known}
         overrun = register(m, (opcode == Opcode.END) & ~self._ended, "overrun")
         truncated = register(m, (opcode != Opcode.END) & self._ended, "truncated")
+        uses_table = self._flags.table
+        if self.config.gated:
+            # Of a product the width is that of the table, which must not change before.
+            gate = fields(Opcode.LINEAR, self.operation.payload.fields).gate
+            uses_table |= (opcode == Opcode.LINEAR) & gate.any()
         users = Signal(8)  # operations in hand that use the table; a new one counts a cycle late
         unused = Signal(init=1)  # there are none
         table_user = Signal()
         m.d.sync += [
-            table_user.eq(self.operation.valid & self.operation.ready & self._flags.table),
+            table_user.eq(self.operation.valid & self.operation.ready & uses_table),
             users.eq(users + table_user - self.table_done),
         ]
         with m.If(table_user != self.table_done):
@@ -356,6 +384,8 @@ class Loader(wiring.Component):
             m.d.sync += self.error.eq(verdict)
         with m.If(dispatch & good & is_[Opcode.HEADER]):
             m.d.sync += [self.limit.tokens.eq(header.tokens), self.limit.valid.eq(1)]
+            if self.config.gated:
+                m.d.sync += self._gated.eq(self._flags.logits)  # GATED is that bit
             if self.config.ways > 1:
                 m.d.sync += self.limit.hidden.eq(header.hidden)
         operation = is_[Opcode.EMBED] | is_[Opcode.LINEAR] | is_[Opcode.ATTEND]
@@ -366,7 +396,7 @@ class Loader(wiring.Component):
             Opcode.EMBED: ("EMBED", handed_on),
             Opcode.LINEAR: ("LINEAR", handed_on),
             Opcode.ATTEND: ("FETCH", handed_on),
-            **({Opcode.BIAS: ("BIAS", good)} if self.config.bias_heads else {}),
+            **{of: (state, good) for of, (state, option) in options.items() if option},
         }
         accepted = Cat(*(is_[opcode] & when for opcode, (_, when) in acts.items())).any()
         m.d.comb += [

@@ -7,7 +7,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.interface.command import NORM_PLANES, PARAMETER_PLANES, TABLE_BYTES
-from rtl.interface.config import Config
+from rtl.interface.config import Config, power_of_two
 from rtl.interface.ports.loading import (
     BiasWrite,
     NormParameterWrite,
@@ -16,6 +16,8 @@ from rtl.interface.ports.loading import (
     TableWrite,
     WeightWrite,
 )
+from rtl.interface.word import int16_word
+from rtl.primitives.memory import WritePort
 
 
 class TileWriter(wiring.Component):
@@ -271,6 +273,72 @@ class BiasWriter(wiring.Component):
             m.d.sync += count.eq(count + 1)
             with m.If(word_last):
                 m.d.sync += [count.eq(0), head.eq(Mux(head_last, 0, head + 1))]
+        return m
+
+
+class RotaryWriter(wiring.Component):
+    """The tables of rotary positions, N values in two byte planes; a cycle more at their end.
+
+    Of each channel of a pair (cos, sin) come `row_tiles` words, see `Rotary`.
+
+    Parameters
+    ----------
+    lanes, pairs, row_tiles
+        Those of `Rotary`.
+
+    Members
+    -------
+    pairs, row_tiles : In
+        From 1; stable until `done`.
+    i : In, stream of N bytes
+    o : Out, WritePort
+        As the memory of `Rotary` takes it.
+    done : Out, 1
+        Pulse: the last word is written.
+    """
+
+    def __init__(self, lanes: int, pairs: int, row_tiles: int) -> None:
+        self.lanes, self.channels, self.row_words = lanes, 2 * pairs, power_of_two(row_tiles)
+        super().__init__(
+            {
+                "pairs": In(16),
+                "row_tiles": In(16),
+                "i": In(stream.Signature(unsigned(8 * lanes))),
+                "o": Out(WritePort(range(self.channels * self.row_words), int16_word(lanes))),
+                "done": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        n = self.lanes
+        low, second = Signal(8 * n, reset_less=True), Signal()
+        row, channel = Signal(range(self.row_words)), Signal(range(self.channels))
+        taken, complete, row_last, channel_last = Signal(), Signal(), Signal(), Signal()
+        m.d.comb += [
+            self.i.ready.eq(~self.done),
+            taken.eq(self.i.valid & self.i.ready),
+            complete.eq(taken & second),
+            row_last.eq(row == (self.row_tiles - 1)[: len(row)]),
+            channel_last.eq(channel == ((self.pairs << 1) - 1)[: len(channel)]),
+        ]
+        m.d.sync += [
+            self.done.eq(complete & row_last & channel_last),
+            self.o.en.eq(complete),
+            self.o.address.eq(Cat(row, channel)),
+            *(
+                self.o.data[lane].eq(
+                    Cat(plane.word_select(lane, 8) for plane in (low, self.i.payload))
+                )
+                for lane in range(n)
+            ),
+        ]
+        with m.If(taken):
+            m.d.sync += [low.eq(self.i.payload), second.eq(~second)]
+        with m.If(complete):
+            m.d.sync += row.eq(row + 1)
+            with m.If(row_last):
+                m.d.sync += [row.eq(0), channel.eq(Mux(channel_last, 0, channel + 1))]
         return m
 
 

@@ -9,6 +9,7 @@ from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from golden.model import GATE_SHIFT_MAX, RMS_HIDDEN_MAX
 from rtl.interface.command import (
     ALLOWED_FLAGS,
     BANK_SHIFT,
@@ -19,6 +20,9 @@ from rtl.interface.command import (
     NO_FLAGS,
     NORM_SHIFT_MAX,
     RESIDUAL_SHIFT_MAX,
+    RMS_BIT,
+    ROTARY_BIT,
+    ROTARY_OPCODES,
     SHARED_BIT,
     SHIFT_MAX,
     VERSION,
@@ -83,6 +87,14 @@ class Rules(wiring.Component):
         if config.windows:
             windowed = {opcode: self.allowed[opcode] | Flag.WINDOW for opcode in WINDOW_OPCODES}
             self.allowed = self.allowed | windowed
+        if config.gated:
+            header = self.allowed[Opcode.HEADER] | Flag.GATED
+            self.allowed = self.allowed | {Opcode.HEADER: header}
+        if config.rotary_pairs:
+            turned = {opcode: self.allowed[opcode] | Flag.ROTARY for opcode in ROTARY_OPCODES}
+            self.allowed = self.allowed | turned | {Opcode.ROTARY: NO_FLAGS}
+        if config.rms_norm and encoder:
+            self.allowed = self.allowed | {Opcode.NORM: self.allowed[Opcode.NORM] | Flag.RMS}
         self.known = {opcode: flags_byte(flags) for opcode, flags in self.allowed.items()}
         self.known[Opcode.HEADER] |= config.way_bits
         super().__init__(
@@ -98,6 +110,7 @@ class Rules(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         self._tokens = Signal(16)  # the model's longest sequence
+        self._gated = Signal()  # a HEADER with GATED
         is_: dict[Opcode, Value] = dict.fromkeys(Opcode, Const(0))
         for opcode in self.allowed:
             is_[opcode] = signal = Signal(name=f"is_{opcode.name.lower()}")
@@ -133,6 +146,8 @@ class Rules(wiring.Component):
         has_bias = bool(self.config.bias_heads)
         biased, due = Signal(), Signal()  # a HEADER with BIAS; its BIAS is still to come
         has_windows, windowed = self.config.windows, Signal()  # a HEADER with WINDOW
+        has_rotary = bool(self.config.rotary_pairs)
+        rotary, tables_due = Signal(), Signal()  # a HEADER with ROTARY; its ROTARY is to come
         linear = is_[Opcode.LINEAR]
         residual, logits = linear & flags.residual, linear & flags.logits
         of_x8 = linear & ~flags.bank
@@ -144,6 +159,10 @@ class Rules(wiring.Component):
                         m.d.sync += [biased.eq(flags.chained), due.eq(flags.chained)]
                     if has_windows:
                         m.d.sync += windowed.eq(flags.bank)
+                    if self.config.gated:
+                        m.d.sync += self._gated.eq(flags.logits)
+                    if has_rotary:
+                        m.d.sync += [rotary.eq(flags.shifts), tables_due.eq(flags.shifts)]
                 with m.Case(Opcode.TABLE):
                     m.d.sync += tabled.eq(1)
                 with m.Case(Opcode.NORM):
@@ -169,8 +188,13 @@ class Rules(wiring.Component):
                 if has_bias:
                     with m.Case(Opcode.BIAS):
                         m.d.sync += due.eq(0)
+                if has_rotary:
+                    with m.Case(Opcode.ROTARY):
+                        m.d.sync += tables_due.eq(0)
         shape = self.flags & ~SHARED_BIT if has_bias else self.flags
         shape = shape & ~WINDOW_BIT if has_windows else shape
+        shape = shape & ~RMS_BIT if self.config.gated else shape  # GATED is that bit
+        shape = shape & ~ROTARY_BIT if has_rotary else shape
         allowed = Signal(8)
         for opcode, known in self.known.items():
             with m.If(is_[opcode]):
@@ -189,6 +213,12 @@ class Rules(wiring.Component):
             of_any += [is_[Opcode.BIAS] != due, is_[Opcode.ATTEND] & flags.chained & ~biased]
         if has_windows:  # WINDOW is the flag of BANK
             of_any.append(is_[Opcode.ATTEND] & flags.bank & ~windowed)
+        if has_rotary:  # ROTARY is the flag of SHIFTS
+            others = flags.table | flags.transposed | flags.residual | flags.logits
+            of_any += [
+                is_[Opcode.ROTARY] != (tables_due & ~due),
+                linear & flags.shifts & (~rotary | others),
+            ]
         of_encoder = [
             is_[Opcode.NORM] & (waiting | (flags.chained & ~stored)),
             is_[Opcode.NORM] & Mux(flags.first_tile, ~summed, narrow),
@@ -200,6 +230,11 @@ class Rules(wiring.Component):
             logits & flags.residual,
             *([of_x8 & flags.chained & shifted] if has_wide else []),  # WIDE is that bit
         ]
+        if self.config.gated:
+            others = flags.table | flags.transposed | flags.residual | flags.bank
+            others |= flags.logits | flags.shifts  # ROTARY is that bit
+            gate = fields(Opcode.LINEAR, self.fields).gate
+            of_any.append(linear & self._gated & gate.any() & others)
         without_table = linear & flags.table & ~tabled
         if not self.encoder:
             return [*of_any, without_table]
@@ -250,6 +285,18 @@ class Rules(wiring.Component):
             outside(attend.value) | outside(attend.context),
             beyond(attend.score_s, SHIFT_MAX) | beyond(attend.context_s, SHIFT_MAX),
         ]
+        rotary_rules = []
+        if config.rotary_pairs:  # ROTARY is the flag of SHIFTS
+            rotary, pairs = fields(Opcode.ROTARY, self.fields), config.rotary_pairs
+            size = linear.head_size
+            rotary_rules = [
+                is_[Opcode.ROTARY] & beyond(rotary.pairs, pairs),
+                is_[Opcode.ROTARY] & beyond(rotary.row_tiles, config.row_tiles),
+            ]
+            linear_rules += [
+                flags.shifts & (size[0] | (size == 0)),
+                flags.shifts & _sum_exceeds(linear.rotary, size >> 1, Const(pairs, 16)),
+            ]
         if config.bias_heads:
             bias = fields(Opcode.BIAS, self.fields)
             bias_rules = [
@@ -259,6 +306,11 @@ class Rules(wiring.Component):
             attend_rules.append(flags.chained & (attend.heads > config.bias_heads))
         else:
             bias_rules = []
+        rms_rules = []
+        if config.rms_norm and config.hidden > RMS_HIDDEN_MAX:  # RMS is the flag of LOGITS
+            rms_rules = [is_[Opcode.NORM] & flags.logits & (norm.channels > RMS_HIDDEN_MAX)]
+        if config.gated:
+            linear_rules.append(self._gated & (linear.gate > GATE_SHIFT_MAX))
         return [
             is_[Opcode.HEADER] & (header.tokens == 0),
             is_[Opcode.HEADER] & beyond(header.hidden, config.hidden),
@@ -274,6 +326,8 @@ class Rules(wiring.Component):
             *(is_[Opcode.LINEAR] & rule for rule in linear_rules),
             *(is_[Opcode.ATTEND] & rule for rule in attend_rules),
             *bias_rules,
+            *rotary_rules,
+            *rms_rules,
         ]
 
 

@@ -112,12 +112,14 @@ class Sequencer(wiring.Component):
         # Decoded as it comes: that `queued` waits until the array is quiet, and its walker's bit.
         fence, coming = Signal(), self.i.payload
         kinds = walker_of(coming, self.config)
+        of_banks = coming.flags.bank
+        if self.config.gated:  # the epilogue reads them then
+            of_banks |= fields(Opcode.LINEAR, coming.fields).gate.any()
         queued_kind, kind = Signal(len(kinds)), Signal(len(kinds))
         with m.If(self.i.ready):
             m.d.sync += [
                 fence.eq(
-                    (coming.opcode == Opcode.ATTEND)
-                    | ((coming.opcode == Opcode.LINEAR) & coming.flags.bank)
+                    (coming.opcode == Opcode.ATTEND) | ((coming.opcode == Opcode.LINEAR) & of_banks)
                 ),
                 queued_kind.eq(Cat(*kinds.values())),
             ]

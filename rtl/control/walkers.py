@@ -280,6 +280,26 @@ class LinearWalker(Walker):
         present = Signal(range(n + 1))
         m.d.comb += present.eq(Mux(gathered, minimum(n, sequences_left), minimum(n, tokens_left)))
 
+        shift, of_table = linear.shift, flags.table
+        if self.config.gated:
+            # It counts as a user of the table, which says how wide its words are.
+            gated = linear.gate.any()
+            shift, of_table = Mux(gated, linear.gate, shift), of_table | gated
+            m.d.comb += tile.tag.gated.eq(gated)
+        if self.config.rotary_pairs:
+            place, column_first = unreset(range(self.config.row_tiles)), Signal()
+            with m.If(again):
+                m.d.sync += [place.eq(0), column_first.eq(self.begin)]
+            with m.Elif(taken | self.passes):
+                m.d.sync += place.eq(Mux(tokens_left <= n, 0, place + 1))
+            m.d.comb += [
+                tile.tag.turned.eq(flags.shifts),  # ROTARY is that bit
+                tile.tag.place.eq(place),
+                tile.tag.pair.eq(linear.rotary),
+                tile.tag.last_pair.eq(linear.rotary + (linear.head_size >> 1) - 1),
+                tile.tag.begins.eq(column_first),
+                tile.tag.repeats.eq(row != 0),
+            ]
         activation = Mux(flags.bank, Operand.BANK, Operand.X8)
         m.d.comb += [
             tile.row.eq(row),
@@ -290,14 +310,14 @@ class LinearWalker(Walker):
             tile.tag.release.eq(row_end),
             tile.tag.table.eq(flags.table),
             tile.tag.transposed.eq(transposed),
-            tile.tag.shift.eq(linear.shift),
+            tile.tag.shift.eq(shift),
             tile.tag.row_tile_done.eq(
                 flags.residual & column_end & (~single | row_end | (lane == n - 1))
             ),
             tile.tag.gather.eq(gather),
             tile.tag.lane.eq(lane),
             tile.tag.read.eq(result),
-            tile.tag.table_last.eq(flags.table & column_end & row_end),
+            tile.tag.table_last.eq(of_table & column_end & row_end),
             tile.tag.address.eq(Mux(gather, gathered_result, result)),
             self.half_done.eq(taken & row_end),
             self.done.eq(taken & row_end & column_end),

@@ -22,17 +22,22 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.datapath.activation import ActivationTable
 from rtl.datapath.requantize import Requantize
+from rtl.datapath.rotary import Rotary
 from rtl.datapath.schedule import (
     APART,
     BIAS_READ,
     CODE,
     COUNTED,
     DRAINED,
+    GATE_READ,
     LOOKED_UP,
     REQUANTIZED,
     RESIDUAL_READ,
+    ROTARY_READ,
     SELECTED,
     SUMMED,
+    TURNED,
+    TURNED_LATE,
     WRITTEN,
     check_ahead,
 )
@@ -41,12 +46,13 @@ from rtl.interface.command import PARAMETER_PLANES
 from rtl.interface.config import Config
 from rtl.interface.ports.datapath import (
     BiasPlace,
+    GateRead,
     LogitWrite,
     ResidualAccess,
     RowScales,
     ScoreColumn,
 )
-from rtl.interface.ports.loading import ParameterWrite, Release, TableWrite
+from rtl.interface.ports.loading import ParameterWrite, Release, RotaryWrite, TableWrite
 from rtl.interface.ports.tiles import Multiplier, TileEnd, WindowSides
 from rtl.interface.tile import Epilogue as Kind
 from rtl.interface.tile import Tag, address_bits, last_drained
@@ -74,6 +80,9 @@ class Epilogue(wiring.Component):
         The array's output.
     parameter : In, ParameterWrite
     table : In, TableWrite
+    rotary : In, RotaryWrite
+        With rotary positions. Pairs of columns that are turned are written `TURNED_LATE` cycles
+        later than others, and their tile counts as many columns more, which are dropped.
     score_multiplier : In, Multiplier
         Of the scores.
     window : In, WindowSides
@@ -83,6 +92,8 @@ class Epilogue(wiring.Component):
     bank : Out, WritePort
         Of the activation banks; `en` has a bit for each way.
     x : Out, ResidualAccess
+    gate : Out, GateRead
+        With gates.
     score : Out, ScoreColumn
         For the softmax.
     place : Out, BiasPlace
@@ -126,6 +137,7 @@ class Epilogue(wiring.Component):
                 "column": In(data.ArrayLayout(signed(config.acc_bits), n)),
                 "parameter": In(ParameterWrite(config)),
                 "table": In(TableWrite(config.precise)),
+                **({"rotary": In(RotaryWrite(config))} if config.rotary_pairs else {}),
                 "score_multiplier": In(Multiplier()),
                 **({"window": In(WindowSides(config.tokens))} if config.windows else {}),
                 "row": Out(RowScales(n)),
@@ -133,6 +145,7 @@ class Epilogue(wiring.Component):
                     WritePort(address_bits(config), activation_word(n, config.precise), config.ways)
                 ),
                 "x": Out(ResidualAccess(config)),
+                **({"gate": Out(GateRead(config))} if config.gated else {}),
                 "score": Out(ScoreColumn(n, config.tokens, config.places, config.windows)),
                 **({"place": Out(bias_place(config))} if config.bias_heads else {}),
                 "logit": Out(LogitWrite(config)),
@@ -151,7 +164,8 @@ class Epilogue(wiring.Component):
         lane_bits = n.bit_length() - 1
 
         # at[c] is the column's control in cycle c of the schedule.
-        copies = stages(m, self._column(m), WRITTEN - COUNTED, "column")
+        written = WRITTEN + (TURNED_LATE if self.config.rotary_pairs else 0)
+        copies = stages(m, self._column(m), written - COUNTED, "column")
         at = {COUNTED + cycle: stage for cycle, stage in enumerate(copies)}
 
         self._parameters(m, at)
@@ -205,8 +219,10 @@ class Epilogue(wiring.Component):
                 self.place.word.eq(at[BIAS_READ].apart),
                 self.place.column.eq(at[BIAS_READ].index[:lane_bits]),
             ]
+        turned = self._turned(m, at) if self.config.rotary_pairs else None
         self._residual(m, at)
         low_known = Signal() if self.low_activation is not None else Const(0)
+        products = self._products(m, at, low_known) if self.config.gated else None
         for i in range(n):
             code = register(m, saturate(requantize.o[i], 8), f"code_{i}")
             plain = delay(m, code, table.latency, f"plain_{i}")
@@ -216,6 +232,11 @@ class Epilogue(wiring.Component):
                 m.d.comb += self.low_activation.i[i].eq(code)
                 low = self.low_activation.o[i]
                 chosen = Cat(Mux(at[LOOKED_UP].table & low_known, low, 0)[:8], chosen)
+            if products is not None:
+                chosen = Mux(at[LOOKED_UP].gated, products[i], chosen)
+            if turned is not None:
+                rotated = Cat(Const(0, 8 * self.config.precise), turned.o[i])
+                chosen = Mux(at[TURNED].turned & at[TURNED].write, rotated, chosen)
             m.d.comb += self.bank.data[i].eq(register(m, chosen, f"word_{i}"))
         # An entry is written a cycle after it came, long before its first user.
         of_low = Const(0)
@@ -240,11 +261,19 @@ class Epilogue(wiring.Component):
         into_bank = before.write & (
             (before.epilogue == Kind.INT8) | (before.epilogue == Kind.CONTEXT)
         )
+        address = last.address
+        way: ValueLike = before.way if self.config.ways > 1 else 0
+        if turned is not None:
+            # A tile's columns more are there while the last of the turned ones are written.
+            late = at[TURNED].turned & at[TURNED].write
+            into_bank = late | (into_bank & ~before.turned)
+            address = register(m, Mux(late, at[TURNED].address, before.address), "bank_address")
+            way = Mux(late, at[TURNED].way, way) if self.config.ways > 1 else 0
         if self.config.ways > 1:
-            into_bank = Mux(into_bank, 1 << before.way, 0)
+            into_bank = Mux(into_bank, 1 << way, 0)
         m.d.sync += self.bank.en.eq(into_bank)
         m.d.comb += [
-            self.bank.address.eq(last.address),
+            self.bank.address.eq(address),
             self.done.eq(last.end),
             self.row_tile_done.eq(last.end & last.row_tile_done),
             self.parameter_release.en.eq(at[DRAINED].end & at[DRAINED].release),
@@ -259,7 +288,8 @@ class Epilogue(wiring.Component):
         tag = Signal(Tag(self.config))
         active, write, into_x = Signal(), Signal(), Signal()
         columns = self.config.tile_columns
-        index = Signal(range(columns))
+        more = TURNED_LATE if self.config.rotary_pairs else 0
+        index = Signal(range(columns + more))
         next_index = (index + 1)[: columns.bit_length()]
         last: ValueLike = columns - 1  # the column that drains last
         written, starts = next_index < tag.columns, self.tile.tag.columns != 0
@@ -269,6 +299,8 @@ class Epilogue(wiring.Component):
             starts &= self.tile.tag.skipped == 0
             with m.If(self.tile.start):
                 m.d.sync += last.eq(last_drained(self.tile.tag.columns, self.config))
+        if self.config.rotary_pairs:
+            last = last + Mux(tag.turned, more, 0)
         kind = self.tile.tag.epilogue
         with m.If(self.tile.start):
             m.d.sync += [
@@ -309,8 +341,14 @@ class Epilogue(wiring.Component):
                     "release": unsigned(1),
                     "weight_buffer": unsigned(1),
                     **({"way": tag.way.shape()} if ways > 1 else {}),
+                    **({"gated": unsigned(1)} if self.config.gated else {}),
                     **({"head": tag.head.shape()} if self.config.bias_heads else {}),
                     **({"apart": tag.apart.shape()} if self.config.has_apart else {}),
+                    **(
+                        {name: tag[name].shape() for name in ("turned", "place", "pair")}
+                        if self.config.rotary_pairs
+                        else {}
+                    ),
                 }
             )
         )
@@ -318,8 +356,17 @@ class Epilogue(wiring.Component):
         if ways > 1:
             first = index == Cat(Const(0, n.bit_length() - 1), tag.skipped)
             m.d.comb += column.way.eq(tag.way)
+        if self.config.gated:
+            m.d.comb += column.gated.eq(tag.gated)
         if self.config.bias_heads:
             m.d.comb += column.head.eq(tag.head)
+        if self.config.rotary_pairs:
+            pair = self._pair(m, active & index[0] & ~index[columns.bit_length() - 1], tag)
+            m.d.comb += [
+                column.turned.eq(tag.turned),
+                column.place.eq(tag.place),
+                column.pair.eq(pair),
+            ]
         if self.config.has_apart:
             m.d.comb += column.apart.eq(tag.apart + index[n.bit_length() - 1 :])
         m.d.comb += [
@@ -345,6 +392,30 @@ class Epilogue(wiring.Component):
             column.weight_buffer.eq(tag.weight_buffer),
         ]
         return column
+
+    def _pair(self, m: Module, advance: Value, tag: data.View) -> Value:
+        """COUNTED: the pair of the column; a column tile goes on where the one before it ended."""
+        coming = self.tile.tag
+        pair, first = (Signal(tag.pair.shape(), name=name) for name in ("pair", "first_pair"))
+        begin = Signal.like(pair)
+        m.d.comb += begin.eq(Mux(coming.begins, coming.pair, Mux(coming.repeats, first, pair)))
+        with m.If(self.tile.start):
+            m.d.sync += [pair.eq(begin), first.eq(begin)]
+        with m.Elif(advance):
+            m.d.sync += pair.eq(Mux(pair == tag.last_pair, tag.pair, pair + 1))
+        return pair
+
+    def _turned(self, m: Module, at: dict) -> Rotary:
+        """ROTARY_READ to TURNED."""
+        config = self.config
+        m.submodules.rotary = rotary = Rotary(config.lanes, config.rotary_pairs, config.row_tiles)
+        connect(m, flipped(self.rotary), rotary.write)
+        m.d.comb += [
+            rotary.row.eq(at[ROTARY_READ].place),
+            rotary.channel.eq(Cat(at[ROTARY_READ].index[0], at[ROTARY_READ].pair)),
+            rotary.u.eq(self.requantize.o),
+        ]
+        return rotary
 
     def _parameters(self, m: Module, at: dict) -> None:
         """SELECTED and DRAINED: bias, m and s of every lane."""
@@ -494,6 +565,39 @@ class Epilogue(wiring.Component):
             totals.append(delay(m, total, WRITTEN - CODE - 3, f"total_{i}"))
             chosen = Mux(at[WRITTEN - 1].gather, totals[0], totals[i])
             m.d.comb += self.x.write_data[i].eq(register(m, chosen, f"x_word_{i}"))
+
+    def _products(self, m: Module, at: dict, wide: Value) -> list[Value]:
+        """GATE_READ, CODE: the product of word and branch, a cycle later: shifted, LOOKED_UP.
+
+        wide
+            The words have 16 bits, as the latest TABLE had, and so have the results.
+        """
+        before, read = at[GATE_READ - 1], at[GATE_READ]
+        m.d.comb += [
+            self.gate.en.eq(register(m, before.write & before.gated, "gate_en", reset=True)),
+            self.gate.address.eq(read.address),
+            *([self.gate.way.eq(read.way)] if self.config.ways > 1 else []),
+        ]
+        products: list[Value] = []
+        for i in range(self.config.lanes):
+            word: Value = self.gate.data[i]
+            if self.config.precise:
+                high = word.high
+                word = Mux(wide, Cat(word.low, (high - word.low[-1])[:8]).as_signed(), high)
+            factor = register(m, word, f"factor_{i}")
+            product = register(m, factor * self.requantize.o[i], f"product_{i}")
+            doubled = Cat(Const(0, 1), product).as_signed()
+            halves = register(m, doubled >> at[CODE].shift, f"product_halves_{i}")
+            rounded = (halves + 1) >> 1
+            code = register(m, saturate(rounded, 8), f"product_code_{i}")
+            if self.config.precise:
+                value = register(m, saturate(rounded, 16), f"product_value_{i}")
+                above = value[7:] == 0xFF  # the high half would be 128
+                low = Mux(above, 127, value[:8])
+                both = Cat(low, (value[8:] + (value[7] & ~above))[:8])
+                code = Mux(wide, both, Cat(Const(0, 8), code))
+            products.append(delay(m, code, LOOKED_UP - CODE - 2, f"product_{i}"))
+        return products
 
 
 def bias_place(config: Config) -> BiasPlace:

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -58,6 +58,7 @@ class Operation(NamedTuple):
     tiles: Signal
     shift: Signal
     epsilon: Signal
+    rms: Signal | Const
 
 
 class Flags(NamedTuple):
@@ -96,6 +97,8 @@ class LayerNorm(wiring.Component):
         Most channels, 1 to 1024.
     row_tiles
         Most row tiles, 1 to 4096.
+    rms
+        Operations may be RMSNorms, which take S1 as 0.
 
     Members
     -------
@@ -103,6 +106,8 @@ class LayerNorm(wiring.Component):
     start : In, 1
         Starts an operation; not while busy. channels (H), tiles, shift (1..31) and epsilon (E)
         are sampled with it.
+    rms : In, 1
+        With the parameter alone: an RMSNorm, H <= 1023; sampled with start.
     available : In
         How many row tiles of the operation may be read. From the cycle after start on; it grows.
     x : Out, SharedRead
@@ -130,10 +135,11 @@ class LayerNorm(wiring.Component):
 
     latency = READ_LATENCY + NormLane.latency
 
-    def __init__(self, lanes: int, hidden: int, row_tiles: int) -> None:
+    def __init__(self, lanes: int, hidden: int, row_tiles: int, *, rms: bool = False) -> None:
         self.lanes = check("LayerNorm", "lanes", lanes, 1, MAX_LANES)
         self.hidden = check("LayerNorm", "hidden", hidden, 1, MAX_HIDDEN)
         self.row_tiles = check("LayerNorm", "row_tiles", row_tiles, 1, MAX_ROW_TILES)
+        self.has_rms = rms
         self.constants_latency = constants_latency(lanes)
         words, tiles = range(hidden * row_tiles), range(row_tiles + 1)
         super().__init__(
@@ -144,6 +150,7 @@ class LayerNorm(wiring.Component):
                 "tiles": In(tiles),
                 "shift": In(5),
                 "epsilon": In(EPSILON),
+                **({"rms": In(1)} if rms else {}),
                 "available": In(tiles),
                 "x": Out(SharedRead(words, lanes)),
                 "y_en": Out(1),
@@ -163,6 +170,7 @@ class LayerNorm(wiring.Component):
             tiles=Signal(range(self.row_tiles + 1)),  # 0 until the first start
             shift=Signal(5, reset_less=True),
             epsilon=Signal(EPSILON, reset_less=True),
+            rms=Signal(reset_less=True) if self.has_rms else Const(0),
         )
         with m.If(self.start):
             m.d.sync += [
@@ -173,6 +181,8 @@ class LayerNorm(wiring.Component):
                 operation.epsilon.eq(self.epsilon),
                 self.busy.eq(1),
             ]
+            if self.has_rms:
+                m.d.sync += operation.rms.eq(self.rms)
         ready, starts_norm = Signal(), Signal()
         sums, norms = self._read_port(m, operation, ready, starts_norm)
         gamma, beta, operand_shift = self._parameters(m, norms)
@@ -334,7 +344,8 @@ class LayerNorm(wiring.Component):
         ]
         for n, lane in enumerate(lanes):
             with m.If(moves):
-                m.d.sync += [queue[n].s1.eq(lane.s1), queue[n].s2.eq(lane.s2)]
+                s1 = Mux(operation.rms, 0, lane.s1) if self.has_rms else lane.s1
+                m.d.sync += [queue[n].s1.eq(s1), queue[n].s2.eq(lane.s2)]
             with m.Elif(turning):
                 if n + 1 < self.lanes:
                     m.d.sync += queue[n].eq(queue[n + 1])

@@ -9,7 +9,7 @@ from rtl.datapath.requantize import FITTING_LATENCY, SATURATING_LATENCY, RoundSh
 from rtl.datapath.row_constants import NORM_SHIFT_MAX, OFFSET, SCALE, SQUARES, SUM
 from rtl.primitives.pipeline import delay, register
 
-NORM_BITS = 18  # n: 12 fraction bits, |n| <= sqrt(H - 1)
+NORM_BITS = 18  # n: 12 fraction bits, |n| <= sqrt(H - 1), of an RMSNorm sqrt(H)
 
 
 class NormLane(wiring.Component):

@@ -49,7 +49,9 @@ class Normalizer(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.layernorm = LayerNorm(config.lanes, config.hidden, config.row_tiles)
+        self.layernorm = LayerNorm(
+            config.lanes, config.hidden, config.row_tiles, rms=config.rms_norm
+        )
         self.ahead = self.layernorm.latency
         super().__init__(
             {
@@ -89,6 +91,8 @@ class Normalizer(wiring.Component):
             unit.epsilon.eq(norm.epsilon),
             unit.available.eq(Mux(norm.flags.chained, tiles, complete)),
         ]
+        if config.rms_norm:  # RMS is the flag of LOGITS
+            m.d.comb += unit.rms.eq(norm.flags.logits)
         with m.If(self.row_tile_done):
             m.d.sync += complete.eq(complete + 1)
 

@@ -10,6 +10,7 @@ from rtl.datapath.layernorm import LayerNorm
 from rtl.datapath.matmul import MatMul
 from rtl.datapath.position_bias import PositionBias
 from rtl.datapath.requantize import Requantize
+from rtl.datapath.rotary import Rotary
 from rtl.datapath.window import Window
 from rtl.primitives.memory import Memory
 
@@ -37,6 +38,9 @@ REQUANTIZED = SUMMED + Requantize.latency
 RESIDUAL_READ = REQUANTIZED - Memory.latency
 """RESIDUAL: the read of X16, whose word is there when the branch is requantized."""
 
+GATE_READ = RESIDUAL_READ - 1
+"""GATED: the read of the bank's word, which is selected and beside the branch in REQUANTIZED."""
+
 BIAS_READ = REQUANTIZED - PositionBias.ahead
 """SCORE: the read of the position bias, which is there when the score is requantized."""
 
@@ -44,13 +48,22 @@ APART = REQUANTIZED - Window.latency
 """SCORE: the distance of key and queries, by which it is known who sees it when it leaves."""
 
 CODE = REQUANTIZED + 1
-"""int8, into the activation table; RESIDUAL: the sum, saturated."""
+"""int8, into the activation table; RESIDUAL: the sum, saturated; GATED: the product."""
 
 LOOKED_UP = CODE + ActivationTable.latency
 """The table's answer."""
 
 WRITTEN = LOOKED_UP + 1
 """The write: INT8, CONTEXT into a bank, RESIDUAL, EMBEDDING into X16."""
+
+ROTARY_READ = REQUANTIZED - Rotary.ahead
+"""INT8 with rotary positions: the read of cos and sin, which are there with the 16-bit result."""
+
+TURNED = REQUANTIZED + Rotary.latency
+"""INT8 with rotary positions: the int8 result, in the place of the table's answer."""
+
+TURNED_LATE = TURNED - LOOKED_UP
+"""Cycles by which it is written later than others; its tile drains so many columns more."""
 
 AHEAD = LayerNorm.latency
 """How long before its write LayerNorm reads X16, and must know of the epilogue's writes."""

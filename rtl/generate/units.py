@@ -76,7 +76,9 @@ UNITS: dict[str, Unit] = {
         ),
         Unit(
             name="layernorm",
-            build=lambda config: LayerNorm(config.lanes, config.hidden, config.row_tiles),
+            build=lambda config: LayerNorm(
+                config.lanes, config.hidden, config.row_tiles, rms=config.rms_norm
+            ),
             description="layer normalisation of row tiles in two passes, one channel a cycle",
         ),
         Unit(

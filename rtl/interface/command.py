@@ -38,10 +38,12 @@ PARAMETER_PLANES = 7  # bias 4, m 2, s 1
 NORM_PLANES = 6  # gamma 2, beta 4; with Flag.SHIFTS one more
 TABLE_BYTES = 256
 BIAS_PLANES = 2
+ROTARY_PLANES = 2  # of cos and of sin
 MAGIC = 0x54523242  # "B2RT"
 VERSION = 7
 EPSILON_BITS = 50
 NORM_SHIFT_MAX = 31
+GATE_SHIFT_MAX = 31
 RESIDUAL_SHIFT_MAX = 15
 SHIFT_MAX = 47  # of a multiplier m * 2^-s
 WINDOW_BITS = 12  # of either side of a window; all ones are more than any two tokens are apart
@@ -61,6 +63,7 @@ class Opcode(IntEnum):
     ATTEND = 6
     END = 7
     BIAS = 8
+    ROTARY = 9
 
 
 class Flag(IntFlag):
@@ -93,6 +96,16 @@ class Flag(IntFlag):
     WINDOW
         HEADER: some ATTEND has it. ATTEND: a query sees the keys of its window. Hardware without
         `Config.windows` has no such flag. In a descriptor it is the bit of BANK.
+    RMS
+        NORM: it is an RMSNorm, of at most 1023 channels. Hardware without `Config.rms_norm` has no
+        such flag. In a descriptor it is the bit of LOGITS.
+    ROTARY
+        HEADER: a ROTARY follows, behind a BIAS where there is one. LINEAR: results are turned by
+        rotary positions. Hardware without `Config.rotary_pairs` has no such flag. In a descriptor
+        it is the bit of SHIFTS.
+    GATED
+        HEADER: some LINEAR has a gate. Hardware without `Config.gated` has no such flag. In a
+        descriptor it is the bit of LOGITS.
     """
 
     FIRST_TILE = 1
@@ -106,6 +119,9 @@ class Flag(IntFlag):
     WIDE = 256
     BIAS = 512
     WINDOW = 1024
+    ROTARY = 2048
+    RMS = 4096
+    GATED = 8192
 
 
 NO_FLAGS = Flag(0)
@@ -135,17 +151,31 @@ BIAS_OPCODES = Opcode.HEADER, Opcode.ATTEND
 WINDOW_OPCODES = Opcode.HEADER, Opcode.ATTEND
 """The opcodes that may have the flag WINDOW."""
 
+ROTARY_OPCODES = Opcode.HEADER, Opcode.LINEAR
+"""The opcodes that may have the flag ROTARY."""
+
 SHARED_BIT = 16
 """The bit of CHAINED, WIDE and BIAS in the flags of the opcodes that have one of them."""
 
 WINDOW_BIT = int(Flag.BANK)
 """The bit of BANK and WINDOW in the flags of the opcodes that have one of them."""
 
+RMS_BIT = int(Flag.LOGITS)
+"""The bit of LOGITS, RMS and GATED in the flags of the opcodes that have one of them."""
+
+ROTARY_BIT = int(Flag.SHIFTS)
+"""The bit of SHIFTS and ROTARY in the flags of the opcodes that have one of them."""
+
 SHARING = {
     SHARED_BIT: Flag.CHAINED | Flag.WIDE | Flag.BIAS,
     WINDOW_BIT: Flag.BANK | Flag.WINDOW,
+    RMS_BIT: Flag.LOGITS | Flag.RMS | Flag.GATED,
+    ROTARY_BIT: Flag.SHIFTS | Flag.ROTARY,
 }
 """Bits of a descriptor that are several flags."""
+
+HEADER_BITS = SHARED_BIT | WINDOW_BIT | RMS_BIT | ROTARY_BIT
+"""Bits of byte 1 of a HEADER that are flags; the others are the shape of the array."""
 
 
 def flags_byte(flags: Flag) -> int:
@@ -167,18 +197,24 @@ def flags_byte(flags: Flag) -> int:
 
 
 def flags_of(opcode: Opcode, byte: int) -> Flag:
-    """The flags of a descriptor by its byte 1: what bits 4 and 5 are, the opcode says."""
+    """The flags of a descriptor by its byte 1: what bits 4 to 7 are, the opcode says."""
     found = Flag(byte)
     if byte & SHARED_BIT and opcode in (*WIDE_OPCODES, *BIAS_OPCODES):
         found ^= Flag.CHAINED | (Flag.WIDE if opcode in WIDE_OPCODES else Flag.BIAS)
     if byte & WINDOW_BIT and opcode in WINDOW_OPCODES:
         found ^= Flag.BANK | Flag.WINDOW
+    if byte & RMS_BIT and opcode == Opcode.NORM:
+        found ^= Flag.LOGITS | Flag.RMS
+    if byte & RMS_BIT and opcode == Opcode.HEADER:
+        found ^= Flag.LOGITS | Flag.GATED
+    if byte & ROTARY_BIT and opcode in ROTARY_OPCODES:
+        found ^= Flag.SHIFTS | Flag.ROTARY
     return found
 
 
 def way_bits_of(byte: int) -> int:
     """log2(M / N) by byte 1 of a HEADER."""
-    return byte & ~SHARED_BIT & ~WINDOW_BIT
+    return byte & ~HEADER_BITS
 
 
 def window_field(before: int | None, after: int | None) -> int:
@@ -251,6 +287,9 @@ FIELDS: dict[Opcode, tuple[Field, ...]] = {
         Field("destination", 3),  # in X16 (RESIDUAL), the logits (LOGITS), or a `bank_address`
         Field("destination_stride", 2),
         Field("shift", 1),  # RESIDUAL: round_shift of X16 before the addition
+        Field("head_size", 2),  # ROTARY: channels after which the pairs begin anew, even; else 0
+        Field("rotary", 2),  # ROTARY: the pair of the tables that a head's first channels take
+        Field("gate", 1),  # with GATED of the HEADER: round_shift of the product; 0: none
     ),
     Opcode.ATTEND: (
         Field("heads", 1),
@@ -270,6 +309,10 @@ FIELDS: dict[Opcode, tuple[Field, ...]] = {
     Opcode.BIAS: (
         Field("heads", 1),
         Field("row_tiles", 2),  # R: the keys of N R tokens, before and behind a query
+    ),
+    Opcode.ROTARY: (
+        Field("pairs", 2),  # of all tables together
+        Field("row_tiles", 2),  # R: the positions of N R tokens
     ),
 }
 
@@ -374,6 +417,9 @@ class Descriptor(NamedTuple):
             case Opcode.BIAS:
                 words = self.values["heads"] * 2 * self.values["row_tiles"]
                 size = words * BIAS_PLANES * lanes
+            case Opcode.ROTARY:
+                words = 2 * self.values["pairs"] * self.values["row_tiles"]  # cos and sin
+                size = words * ROTARY_PLANES * lanes
         return ceil_div(size, width) * width
 
 
@@ -392,7 +438,7 @@ def decode(data: bytes) -> Iterator[Descriptor]:
             raise ValueError(f"the stream ends at byte {len(data)}, before END: it is truncated")
         body = data[offset : offset + DESCRIPTOR_BYTES]
         if body[0] not in set(Opcode):
-            raise ValueError(f"byte {offset}: opcode {body[0]} is unknown, allowed are 1..8")
+            raise ValueError(f"byte {offset}: opcode {body[0]} is unknown, allowed are 1..9")
         opcode, values, at = Opcode(body[0]), {}, 2
         for field in FIELDS[opcode]:
             values[field.name] = int.from_bytes(body[at : at + field.bytes], "little")
@@ -412,7 +458,7 @@ def decode(data: bytes) -> Iterator[Descriptor]:
                 raise ValueError(
                     f"byte 1 of the stream is {body[1]}: it must be 0..{len(WAYS) - 1}, the binary "
                     f"logarithm of columns a lane, with BIAS {SHARED_BIT} more, with WINDOW "
-                    f"{WINDOW_BIT} more"
+                    f"{WINDOW_BIT}, with GATED {RMS_BIT}, with ROTARY {ROTARY_BIT} more"
                 )
             width = lanes << way_bits_of(body[1])
             size = descriptor_bytes(width)

@@ -8,6 +8,7 @@ LANES = (4, 8, 16, 32, 64)
 WAYS = (1, 2, 4, 8)
 """Columns of a tile for each lane."""
 HEADS_MAX = 255
+PAIRS_MAX = 1024
 
 
 def ceil_div(x: int, y: int) -> int:
@@ -59,6 +60,13 @@ class Config:
         Heads whose position bias there is a memory for; 0: models have none.
     windows
         Layers may have attention windows; False: models have none.
+    rms_norm
+        Norms may be RMSNorms; False: all are LayerNorms.
+    gated
+        Feed-forward networks may be gated; False: none is.
+    rotary_pairs
+        Pairs of channels of all tables of rotary positions that there is a memory for; 0: models
+        have none.
 
     Raises
     ------
@@ -76,6 +84,9 @@ class Config:
     precise: bool = False
     bias_heads: int = 0
     windows: bool = False
+    rms_norm: bool = False
+    gated: bool = False
+    rotary_pairs: int = 0
 
     def __post_init__(self) -> None:
         if self.lanes not in LANES:
@@ -96,12 +107,14 @@ class Config:
             raise ValueError(
                 f"dsp_macs is {self.dsp_macs}: it must lie in 0..{self.macs}, lanes x columns"
             )
-        for name in ("precise", "windows"):
+        for name in ("precise", "windows", "rms_norm", "gated"):
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise ValueError(f"{name} is {value!r}: choose one of False, True")
-        if not 0 <= self.bias_heads <= HEADS_MAX:
-            raise ValueError(f"bias_heads is {self.bias_heads}: it must lie in 0..{HEADS_MAX}")
+        for name, maximum in (("bias_heads", HEADS_MAX), ("rotary_pairs", PAIRS_MAX)):
+            value = getattr(self, name)
+            if not 0 <= value <= maximum:
+                raise ValueError(f"{name} is {value}: it must lie in 0..{maximum}")
 
     @property
     def ways(self) -> int:

@@ -12,12 +12,15 @@ NONE = {
     "columns": "default: as many as lanes",
     "dsp_macs": "default: all",
     "bias_heads": "heads of a position bias; default: none",
+    "rotary_pairs": "pairs of channels of all tables of rotary positions; default: none",
 }
 """What a choice is that is left away."""
 
 SWITCHES = {
     "precise": "activations of 16 bits, in two passes",
     "windows": "attention windows: layers whose queries see keys up to a distance, or none behind",
+    "rms_norm": "RMSNorm, which takes the mean as 0, beside LayerNorm",
+    "gated": "gated feed-forward networks: the product of two linear layers",
 }
 """What a choice is that is made by its option alone."""
 
@@ -29,11 +32,12 @@ def add_config_options(parser: argparse.ArgumentParser) -> None:
     """Add one option for each field of Config."""
     group = parser.add_argument_group("configuration")
     for field in dataclasses.fields(Config):
+        option = f"--{field.name.replace('_', '-')}"
         if field.type == "bool":
-            group.add_argument(f"--{field.name}", action="store_true", help=SWITCHES[field.name])
+            group.add_argument(option, action="store_true", help=SWITCHES[field.name])
             continue
         group.add_argument(
-            f"--{field.name.replace('_', '-')}",
+            option,
             type=int,
             default=None if field.name in LIMITS else field.default,
             metavar="N",
@@ -58,9 +62,9 @@ def options_of(config: Config, plain: Config | None = None) -> list[str]:
     """The words of a command line of which `config_of` makes `config`.
 
     A choice that `plain` has too is left out; without `plain`, one that is None or False, and no
-    heads of a position bias.
+    heads of a position bias or pairs of rotary positions.
     """
-    known = plain.as_dict() if plain else {"bias_heads": 0}
+    known = plain.as_dict() if plain else {"bias_heads": 0, "rotary_pairs": 0}
     words = []
     for name, value in config.as_dict().items():
         if value is None or value is False or (name in known and value == known[name]):

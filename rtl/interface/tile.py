@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from amaranth.hdl import Cat, Const, Value, unsigned
+from amaranth.hdl import Cat, Const, ShapeLike, Value, unsigned
 from amaranth.lib import data
 
 from rtl.interface.config import Config
@@ -90,14 +90,26 @@ class Tag(data.StructLayout):
     row
         SCORE: the row tile of the keys; with several ways the group of row tiles.
     shift
-        RESIDUAL: rounding shift of X16.
+        RESIDUAL: rounding shift of X16. With `gated` that of the product.
+    gated
+        INT8, with gates: the result is the product with the word that it replaces.
     head, apart
         SCORE with a position bias: the head, and the row tile of the first key less that of the
         queries; with windows the latter.
+    turned
+        With rotary positions: INT8 of a LINEAR with ROTARY; it drains `TURNED_LATE` columns more.
+        The members that follow are of it alone.
+    place
+        The row tile within its sequence.
+    pair, last_pair
+        First and last pair of the tables that a head takes.
+    begins, repeats
+        The tile begins with the first pair; with that of the tile before it. Without both it goes
+        on behind it.
     row_tile_done
         The row tile of X16 is complete with this tile.
     table_last
-        The operation's last tile: its use of the activation table ends.
+        The operation's last tile: its use of the activation table, or of its width, ends.
     """
 
     def __init__(self, config: Config) -> None:
@@ -124,11 +136,26 @@ class Tag(data.StructLayout):
                 "row": range(config.row_groups),
                 **({"head": range(config.bias_heads)} if config.bias_heads else {}),
                 **({"apart": range(config.bias_head_words)} if config.has_apart else {}),
+                **(_turned(config) if config.rotary_pairs else {}),
                 "shift": unsigned(SHIFT_BITS),
+                **({"gated": unsigned(1)} if config.gated else {}),
                 "row_tile_done": unsigned(1),
                 "table_last": unsigned(1),
             }
         )
+
+
+def _turned(config: Config) -> dict[str, ShapeLike]:
+    """What rotary positions take."""
+    pairs = range(config.rotary_pairs)
+    return {
+        "turned": unsigned(1),
+        "place": range(config.row_tiles),
+        "pair": pairs,
+        "last_pair": pairs,
+        "begins": unsigned(1),
+        "repeats": unsigned(1),
+    }
 
 
 def last_drained(columns: Value, config: Config) -> Value:

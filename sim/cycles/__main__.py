@@ -31,7 +31,7 @@ from sim.cycles.dma import predict_dma
 from sim.cycles.model import Phase, Prediction, predict
 from sim.cycles.sweep import Case, layers
 from sim.estimate.area import estimate
-from sim.estimate.performance import example
+from sim.estimate.performance import example, gated, turned
 from sim.options import (
     ROW_LATENCY,
     add_lane_options,
@@ -74,6 +74,7 @@ examples:
   python -m sim.cycles --shape 12,768,3072 --lanes 32,64 --whole-last-layer
   python -m sim.cycles --shape 12,768,3072 --position-bias --lanes 16
   python -m sim.cycles --shape 12,768,3072 --tokens 512 --window all,all --window 64,64 --lanes 16
+  python -m sim.cycles --shape 12,768,3072 --rotary --gated --lanes 16
   python -m sim.cycles --batch 256 --data rotten-tomatoes --lanes 16 --stream-bytes 2,16
   python -m sim.cycles --dma --data-bits 32 --latency 50
   python -m sim.cycles --dma --table
@@ -288,6 +289,16 @@ def _parser() -> Parser:
         help="with --shape: its scores have a position bias, as MPNet's",
     )
     result.add_argument(
+        "--rotary",
+        action="store_true",
+        help="with --shape: all layers have rotary positions, as ModernBERT's",
+    )
+    result.add_argument(
+        "--gated",
+        action="store_true",
+        help="with --shape: all feed-forward networks are gated, as ModernBERT's",
+    )
+    result.add_argument(
         "--window",
         type=_window,
         action="append",
@@ -383,6 +394,9 @@ def _check(options: argparse.Namespace, bus: Bus | None) -> None:
         raise ValueError("--position-bias is for --shape: a model has one or not")
     elif options.window:
         raise ValueError("--window is for --shape: the layers of a model have windows or not")
+    for name in ("rotary", "gated"):
+        if getattr(options, name) and options.shape is None:
+            raise ValueError(f"--{name} is for --shape: the layers of a model are or are not")
 
 
 def _batches(options: argparse.Namespace) -> None:
@@ -429,7 +443,10 @@ def _model(options: argparse.Namespace) -> tuple[Model, str]:
         config = Config(tokens=longest, hidden=hidden, ffn=ffn, bias_heads=heads)
         name = f"{layers} layers, hidden {hidden}, feed-forward {ffn}"
         name += ", position bias" if options.position_bias else ""
+        name += ", rotary positions" * options.rotary + ", gated" * options.gated
         model = example(config, layers)
+        model = replace(model, layers=tuple(map(gated, model.layers))) if options.gated else model
+        model = turned(model) if options.rotary else model
         if options.window:
             name += f", windows in turn: {'; '.join(map(_said, options.window))}"
             limited = (

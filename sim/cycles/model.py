@@ -18,7 +18,7 @@ from itertools import accumulate
 
 from rtl.compile.batches import check_lengths
 from rtl.compile.program import Program, Step
-from rtl.datapath.schedule import AHEAD, DRAINED, RESIDUAL_READ, WRITTEN, scored
+from rtl.datapath.schedule import AHEAD, DRAINED, RESIDUAL_READ, TURNED_LATE, WRITTEN, scored
 from rtl.datapath.softmax import START_LATENCY, pass_cycles
 from rtl.interface.command import (
     NORM_PLANES,
@@ -162,8 +162,8 @@ class Inference:
                     self.ready = max(self.ready, act + 1 + self.loading)
                 case Opcode.TABLE:
                     self._table(act, len(step.payload))
-                case Opcode.BIAS:
-                    self._bias(act, len(step.payload))
+                case Opcode.BIAS | Opcode.ROTARY:
+                    self._planes(act, len(step.payload))
                 case Opcode.NORM:
                     self._norm(step, act)
                 case Opcode.END:
@@ -202,7 +202,7 @@ class Inference:
         self._rest(cycle - 1)
         self.loader = cycle
 
-    def _bias(self, act: int, size: int) -> None:
+    def _planes(self, act: int, size: int) -> None:
         last = self._parts(size // self.lanes, act + 1)
         self._rest(last + 1)
         self.loader = last + 2
@@ -239,7 +239,8 @@ class Inference:
         accepted = max(act, self.queue_free)
         self.loader = accepted + 1
         attend = step.opcode is Opcode.ATTEND
-        fence = attend or Flag.BANK in step.flags
+        gated = step.opcode is Opcode.LINEAR and step.values["gate"] > 0
+        fence = attend or gated or Flag.BANK in step.flags
         taken = self.array.begin(max(self.loader, self.ready), fence, 3 if attend else 2)
         self.queue_free = taken + 1
         match step.opcode:
@@ -324,6 +325,7 @@ class Inference:
         width = n if transposed else self.columns
         rows, residual = self._rows(step), Flag.RESIDUAL in step.flags
         gathers = residual and Flag.FIRST_TILE in step.flags and not self.gathered
+        late = TURNED_LATE if Flag.ROTARY in step.flags else 0
         of_bank = Flag.BANK in step.flags or not self.norms
         norm = None if of_bank else self.norms[-1]
         available, taken = [], []
@@ -344,7 +346,7 @@ class Inference:
                 conditions = [loaded, ("norm", norm.row(row))] if norm else [loaded]
                 # A transposed tile has row tiles as columns: of one, or of a group up to this one.
                 drained = (row % self.ways + 1) * n if Flag.TRANSPOSED in step.flags else written
-                drain = self._drain(drained)
+                drain = self._drain(drained) + late
                 if Flag.WIDE in step.flags:
                     self.array.tile(length, conditions, drain=drain, low=True)
                 last = self.array.tile(length, conditions, passed, drain=drain)
@@ -361,7 +363,7 @@ class Inference:
             self.turn ^= 1
         self._rest(parameters)
         self.loader = cycle
-        if Flag.TABLE in step.flags:
+        if Flag.TABLE in step.flags or step.values["gate"]:
             self.table_free = last + WRITTEN + drain
         self.gathered |= gathers
         if residual:

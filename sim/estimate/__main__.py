@@ -159,6 +159,10 @@ def _measured() -> dict[str, object]:
             name += f", position bias of {c.bias_heads} heads"
         if c.windows:
             name += ", windows"
+        if c.gated:
+            name += ", gated"
+        if c.rotary_pairs:
+            name += f", rotary positions of {c.rotary_pairs} pairs"
         use = "held out" if point.held_out else "fitted"
         row: list[object] = [name, use]
         for resource in RESOURCES:

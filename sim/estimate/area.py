@@ -2,7 +2,8 @@
 
 Multipliers and block RAMs are counted from the design:
 
-    DSP       = MACs with a multiplier    and requantize 2 E, LayerNorm 3 L + 12, softmax 3
+    DSP       = MACs with a multiplier    and requantize 2 E, LayerNorm 3 L + 12, softmax 3, gates
+                N G, rotary positions 2 E R
     block RAM = the sum over `memories`
 
 LUTs and flip-flops are the array's, those around memories, and a rest whose coefficients are fitted
@@ -10,11 +11,11 @@ by least squares to points of points.toml, which `sim.synth` has measured:
 
     FF   = N M (17 + 2 acc) + 9 N + 8 M + 7 + 72 N B + rest
     LUT4 = k N M acc + 79 (MACs without a multiplier) + N M acc P + 74 N B + rest
-    rest = a + b N + c N P + d (M - N) + e B + f W
+    rest = a + b N + c N P + d (M - N) + e B + f W + g N G + h N R
 
 where acc is the width of an accumulator, and P is 1 with operands of 16 bits, whose accumulators
-begin anew from 0 or from the first pass; B is 1 with a position bias, W with windows. k is that of
-square arrays.
+begin anew from 0 or from the first pass; B is 1 with a position bias, W with windows, G with gates,
+R with rotary positions. k is that of square arrays.
 The cost of wider addresses (more tokens, hidden and ffn) is left out. Points that are marked
 `held_out` have no part in the fit: how far the formulas are off there is their stated error.
 """
@@ -82,8 +83,9 @@ def multipliers(config: Config) -> int:
 def _terms(config: Config) -> list[float]:
     """What the rest is a linear function of."""
     further = config.tile_columns - config.lanes
-    biased = int(config.bias_heads > 0)
-    return [1, config.lanes, config.lanes * config.precise, further, biased, int(config.windows)]
+    n, biased, windowed = config.lanes, int(config.bias_heads > 0), int(config.windows)
+    choices = n * config.gated, n * (config.rotary_pairs > 0)
+    return [1, n, n * config.precise, further, biased, windowed, *choices]
 
 
 def _known(config: Config, luts_per_bit: float) -> dict[str, float]:
@@ -110,11 +112,12 @@ class Fit:
         """The four resources of a configuration."""
         known = _known(config, self.luts_per_bit)
         terms = np.array(_terms(config))
+        per_lane = 5 + config.gated + 2 * (config.rotary_pairs > 0)
         luts, flip_flops = (known[name] + terms @ self.rest[name] for name in ("LUT4", "FF"))
         return {
             "LUT4": round(float(luts)),
             "FF": round(float(flip_flops)),
-            "DSP": multipliers(config) + 5 * config.lanes + 15,
+            "DSP": multipliers(config) + per_lane * config.lanes + 15,
             "block RAM": sum(memory.blocks for memory in memories(config)),
         }
 

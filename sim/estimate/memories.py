@@ -95,6 +95,7 @@ def memories(config: Config) -> tuple[Memory, ...]:
     buffers = power_of_two(config.tokens) + config.tokens
     parameters = Memory("bias, m and s", 8, 2 * ways, 7 * n, at_once=True)
     bias = Memory("position bias", 16 * n, config.bias_heads * config.bias_head_words)
+    turned = 2 * config.rotary_pairs * power_of_two(config.row_tiles)
     return (
         *([parameters] if ways > 1 else []),
         Memory("X16", 16 * n, config.x_words, lanes=n),
@@ -104,6 +105,7 @@ def memories(config: Config) -> tuple[Memory, ...]:
         Memory("scores", 16 * n + (n if config.windows else 1), buffers),
         Memory("p", 8 * n, buffers),
         *([bias] if config.bias_heads else []),
+        *([Memory("rotary positions", 16 * n, turned)] if turned else []),
         Memory("mask", 1, config.places),
         Memory("token ids", 26, config.places),
         Memory("activation tables", 8, 256, halves * n),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from golden.model import Model, Norm, Shape
+import numpy as np
+
+from golden.model import ROTARY_ONE, Layer, Model, Norm, Rotary, Shape
 from golden.random import random_model
 from rtl.compile.program import compile_model, embedding_table
+from rtl.interface.command import GATE_SHIFT_MAX
 from rtl.interface.config import Config
 from sim.cycles.model import predict
 
@@ -105,6 +108,21 @@ def example(config: Config, layers: int) -> Model:
     return plain_model(shape, biased=shape.heads <= config.bias_heads)
 
 
+def gated(layer: Layer) -> Layer:
+    """The layer with a gate as large as its feed-forward network's first half."""
+    ffn = layer.ffn
+    up = replace(ffn.up, table=None)
+    return replace(layer, ffn=replace(ffn, gate=ffn.up, up=up, gate_shift=GATE_SHIFT_MAX))
+
+
+def turned(model: Model) -> Model:
+    """The model with a table of rotary positions for all layers, whose angles are 0."""
+    size = model.shape.tokens, model.shape.head_size // 2
+    table = Rotary(np.full(size, ROTARY_ONE, np.int16), np.zeros(size, np.int16))
+    layers = tuple(replace(layer, rotary=0) for layer in model.layers)
+    return replace(model, rotary=(table,), layers=layers)
+
+
 def plain_model(shape: Shape, *, biased: bool = False) -> Model:
     """A model whose integers are random, since cycles depend on none of them.
 
@@ -120,5 +138,7 @@ def plain_model(shape: Shape, *, biased: bool = False) -> Model:
     embedding = replace(
         made.embedding, norm=plain(made.embedding.norm), token_low=None, position_low=None
     )
-    kept = (replace(x, norm1=plain(x.norm1), norm2=plain(x.norm2)) for x in made.layers)
-    return replace(made, embedding=embedding, layers=tuple(kept))
+    kept = tuple(
+        replace(x, norm1=x.norm1 and plain(x.norm1), norm2=plain(x.norm2)) for x in made.layers
+    )
+    return replace(made, embedding=embedding, layers=kept)

@@ -294,6 +294,9 @@ def _layernorm(player: Player, vectors: list[Vector], limit: int) -> None:
     operations += [("extremes", one) for one in norms.extreme_operations(n, channels)]
     operations += [("small shifts", one) for one in norms.small_shifts(n, channels)]
     operations.append(("ends of the operand", norms.operand_ends(n, channels)))
+    if player.config.rms_norm:
+        operations += [("RMSNorm", one) for one in norms.of_rms([random])]
+        operations.append(("extremes of RMSNorm", norms.rms_extremes(n, min(channels, 1023))))
     cases = []
     for place, (name, one) in enumerate(operations):
         one.z, one.arrival = one.z[:fit], one.arrival[:fit]
@@ -343,6 +346,7 @@ def _operation(player: Player, name: str, operation: norms.Operation, places: li
         tiles=tiles,
         shift=norm.shift,
         epsilon=norm.epsilon,
+        **({"rms": int(bool(norm.rms))} if player.config.rms_norm else {}),
         **idle,
     )
     words = operation.z.transpose(0, 2, 1).reshape(-1, n)

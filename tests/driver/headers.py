@@ -21,9 +21,10 @@ def account(stream: bytes, limits: dict[str, int]) -> tuple[int, int]:
         return -7, 0
     ways, version, lanes = stream[1], stream[6], stream[7]
     tokens, hidden, ffn, labels = (stream[at] + 256 * stream[at + 1] for at in (8, 10, 12, 14))
+    # Bits 4 to 7 are flags.
     rules = (
         (-8, version == limits["version"]),
-        (-9, (lanes, lanes << (ways & ~48)) == (limits["lanes"], limits["columns"])),  # 48: flags
+        (-9, (lanes, lanes << (ways & ~240)) == (limits["lanes"], limits["columns"])),
         (-10, tokens > 0),
         (-11, 0 < hidden <= limits["hidden"]),
         (-12, 0 < ffn <= limits["ffn"]),

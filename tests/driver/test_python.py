@@ -20,8 +20,11 @@ from rtl.compile.fit import fitting_model
 from rtl.compile.program import compile_model, embedding_table
 from rtl.control.axi import ADDRESS, REGISTERS
 from rtl.interface.command import (
+    HEADER_BITS,
     MAGIC,
     PARAMETER_PLANES,
+    RMS_BIT,
+    ROTARY_BIT,
     SHARED_BIT,
     VERSION,
     WINDOW_BIT,
@@ -245,10 +248,10 @@ def test_the_fields_of_embed(lanes: int, any_subject: Subject) -> None:
 
 
 @pytest.mark.parametrize("columns", [8, 16, 64])
-@pytest.mark.parametrize("kind", ["plain", "biased", "windowed"])
+@pytest.mark.parametrize("kind", ["plain", "biased", "windowed", "gated", "rotary"])
 def test_the_fields_of_a_stream_for_a_wide_array(columns: int, kind: str) -> None:
     """Its words are longer than lanes, and LINEARs are padded to tiles of so many columns."""
-    shape = zoo.shape("three-heads")
+    shape = zoo.shape("three-heads", head_size=4)
     model = random_model(shape, 5, **zoo.KINDS[kind])
     stream = compile_model(model, fitting_model(model, 8, 9, columns=columns)).stream()
     assert streams.embed(stream)["channels"] == shape.hidden
@@ -256,10 +259,12 @@ def test_the_fields_of_a_stream_for_a_wide_array(columns: int, kind: str) -> Non
 
 
 def test_the_opcodes_of_streams() -> None:
-    names = ("HEADER", "TABLE", "NORM", "EMBED", "LINEAR", "BIAS")
+    names = ("HEADER", "TABLE", "NORM", "EMBED", "LINEAR", "BIAS", "ROTARY")
     assert [Opcode[name] for name in names] == [getattr(streams, name) for name in names]
     names = ("SHIFTS", "FIRST_TILE", "TRANSPOSED", "LOGITS")
     assert [Flag[name] for name in names] == [getattr(streams, name) for name in names]
     assert SHARED_BIT == streams.WIDE == streams.BIASED
-    assert WINDOW_BIT == streams.WINDOWED == accelerator.HEADER_FLAGS - streams.BIASED
+    header = streams.WINDOWED, streams.GATED, streams.TURNED
+    assert header == (WINDOW_BIT, RMS_BIT, ROTARY_BIT)
+    assert HEADER_BITS == accelerator.HEADER_FLAGS
     assert PARAMETER_PLANES == streams.PARAMETER_PLANES

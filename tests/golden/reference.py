@@ -5,7 +5,7 @@ Slow and plain: the second side of the bit-exact comparisons. Activations are li
 
 from fractions import Fraction
 
-from golden.model import Linear, Model, Norm, Window
+from golden.model import Linear, Model, Norm, Rotary, Window
 
 
 def ref_saturate(x: int, bits: int) -> int:
@@ -86,7 +86,7 @@ def ref_row_scale(row_sum: int, m: int, s: int) -> tuple[int, int]:
 
 def ref_layernorm(z: list[int], norm: Norm) -> list[int]:
     hidden = len(z)
-    s1, s2 = sum(z), sum(x * x for x in z)
+    s1, s2 = 0 if norm.rms else sum(z), sum(x * x for x in z)
     r, e = ref_rsqrt(hidden * s2 - s1 * s1 + int(norm.epsilon))
     y = []
     for x, gamma, beta in zip(z, norm.gamma.tolist(), norm.beta.tolist()):
@@ -131,6 +131,28 @@ def ref_linear(x: list[int], layer: Linear, bits: int = 8) -> list[int]:
     return Wide(256 * a + int(layer.table_low[code % 256]) for a, code in zip(out, y))
 
 
+def ref_rotate(rows: list[list[int]], rotary: Rotary, size: int) -> list[list[int]]:
+    """A pair as a complex number, times cos + i sin."""
+    out = []
+    for t, row in enumerate(rows):
+        out.append([])
+        for c in range(0, len(row), 2):
+            cos, sin = (int(x[t][c % size // 2]) for x in (rotary.cos, rotary.sin))
+            for part in (
+                row[c] * cos - row[c + 1] * sin,
+                row[c] * sin + row[c + 1] * cos,
+            ):
+                out[-1].append(ref_saturate(ref_round_shift(part, 21), 8))
+    return out
+
+
+def ref_gated(gate: list[int], up: list[int], shift: int) -> list[int]:
+    products = [ref_round_shift(g * u, shift) for g, u in zip(gate, up)]
+    if not isinstance(gate, Wide):
+        return [ref_saturate(x, 8) for x in products]
+    return Wide(min(ref_saturate(x, 16), 127 * 256 + 127) for x in products)
+
+
 def ref_residual(x16: list[int], x8: list[int], layer: Linear, k: int) -> list[int]:
     branch = ref_linear(x8, layer, bits=16)
     return [ref_saturate(ref_round_shift(x, k) + y, 16) for x, y in zip(x16, branch)]
@@ -158,20 +180,25 @@ def ref_attention(
     attend: list[bool],
     bias: list[list[int]] | None = None,
     window: Window | None = None,
+    rotary: Rotary | None = None,
+    kv_heads: int | None = None,
 ) -> dict[str, list]:
-    q, k, v = (
-        [ref_linear(x, layer) for x in x8] for layer in (attention.q, attention.k, attention.v)
-    )
+    bits = 8 if rotary is None else 16
+    q, k = ([ref_linear(x, layer, bits) for x in x8] for layer in (attention.q, attention.k))
+    v = [ref_linear(x, attention.v) for x in x8]
     length, d = len(x8), len(q[0]) // heads
+    if rotary is not None:
+        q, k = (ref_rotate(x, rotary, d) for x in (q, k))
     names = ("scores", "p", "max", "sum", "row_m", "row_s")
     out: dict[str, list] = {"q": q, "k": k, "v": v} | {name: [] for name in names}
     context = [[0] * (heads * d) for _ in x8]
     for h in range(heads):
+        g = h % (kv_heads or heads)
         head: dict[str, list] = {name: [] for name in names}
         for t in range(length):
             scores = [
                 ref_requantize(
-                    sum(q[t][c] * k[key][c] for c in range(h * d, (h + 1) * d)),
+                    sum(q[t][h * d + c] * k[key][g * d + c] for c in range(d)),
                     attention.score_m,
                     attention.score_s,
                     16,
@@ -187,9 +214,9 @@ def ref_attention(
             seen = [valid and ref_seen(t, key, window) for key, valid in enumerate(attend)]
             p, row_max, row_sum = ref_softmax(scores, seen)
             m, s = ref_row_scale(row_sum, attention.context_m, attention.context_s)
-            for c in range(h * d, (h + 1) * d):
-                acc = sum(p[key] * v[key][c] for key in range(length))
-                context[t][c] = ref_requantize(acc, m, s)
+            for c in range(d):
+                acc = sum(p[key] * v[key][g * d + c] for key in range(length))
+                context[t][h * d + c] = ref_requantize(acc, m, s)
             for name, value in zip(names, (scores, p, row_max, row_sum, m, s)):
                 head[name].append(value)
         for name in names:
@@ -241,16 +268,31 @@ def ref_run(model: Model, ids: list[int], types: list[int], attend: list[bool]) 
     for i, layer in enumerate(model.layers):
         for half, norm in (("attention", layer.norm1), ("ffn", layer.norm2)):
             name = f"layer.{i}.{half}"
-            if shape.norm == "pre":
+            if shape.norm == "pre" and norm is not None:
                 normalize(x, norm, name)
                 last = name
             x8 = narrow if last == "embedding" else trace[f"{last}.x8"]
             if half == "attention":
-                parts = ref_attention(x8, layer.attention, shape.heads, attend, bias, layer.window)
+                parts = ref_attention(
+                    x8,
+                    layer.attention,
+                    shape.heads,
+                    attend,
+                    bias,
+                    layer.window,
+                    None if layer.rotary is None else model.rotary[layer.rotary],
+                    shape.kv_heads,
+                )
                 trace |= {f"layer.{i}.{key}": value for key, value in parts.items()}
                 branch, down, k = parts["context"], layer.attention.o, layer.attention
             else:
-                branch = trace[f"{name}.hidden"] = [ref_linear(row, layer.ffn.up) for row in x8]
+                gate, up = layer.ffn.gate, layer.ffn.up
+                branch = [ref_linear(row, gate or up) for row in x8]
+                if gate is not None:
+                    trace[f"{name}.gate"] = branch
+                    ups = [ref_linear(row, up, 16) for row in x8]
+                    branch = [ref_gated(*x, layer.ffn.gate_shift) for x in zip(branch, ups)]
+                trace[f"{name}.hidden"] = branch
                 down, k = layer.ffn.down, layer.ffn
             x = trace[f"{name}.sum"] = [
                 ref_residual(a, b, down, k.residual_shift) for a, b in zip(x, branch)
@@ -262,10 +304,22 @@ def ref_run(model: Model, ids: list[int], types: list[int], attend: list[bool]) 
         last = "final"
         normalize(x, model.final_norm, last)
     x8 = trace[f"{last}.x8"]
+
+    def normed(rows: list, stream: list) -> list:
+        if model.head_norm is None:
+            return rows
+        trace["head.sum"] = [
+            [max(-32768, min(32767, 128 * y + (a + (1 << 14) >> 15))) for y, a in zip(row, of)]
+            for row, of in zip(rows, stream)
+        ]
+        normalize(trace["head.sum"], model.head_norm, "head")
+        return trace["head.x8"]
+
     if shape.pooling == "none":
         trace["pooled"] = rows = x8
         for j, hidden in enumerate(model.head[:-1]):
             rows = trace[f"head.{j}"] = [ref_linear(row, hidden) for row in rows]
+        rows = normed(rows, x)
         trace["logits"] = [ref_accumulate(row, model.head[-1]) for row in rows]
         return trace
     if shape.pooling == "first":
@@ -281,5 +335,9 @@ def ref_run(model: Model, ids: list[int], types: list[int], attend: list[bool]) 
     trace["pooled"] = y
     for j, hidden in enumerate(model.head[:-1]):
         y = trace[f"head.{j}"] = ref_linear(y, hidden)
+    (y,) = normed([y], x[:1])
+    for name in ("head.sum", "head.norm", "head.x8"):
+        if name in trace:
+            (trace[name],) = trace[name]
     trace["logits"] = ref_accumulate(y, model.head[-1])
     return trace

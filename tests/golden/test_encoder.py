@@ -13,11 +13,11 @@ BERT = zoo.model("bert-tiny", 0, layers=1, head_size=5, ffn=16, labels=3, positi
 
 @pytest.mark.parametrize("name", zoo.SHAPES)
 @pytest.mark.parametrize("tokens", [1, 2, 9, 10])
-@pytest.mark.parametrize("kind", zoo.KINDS)
+@pytest.mark.parametrize("kind", zoo.GOLDEN_KINDS)
 def test_every_intermediate_equals_the_reference(name: str, tokens: int, kind: str) -> None:
     for seed in range(3):
         rng = np.random.default_rng(seed)
-        model = zoo.model(name, seed, **zoo.KINDS[kind])
+        model = zoo.model(name, seed, **zoo.GOLDEN_KINDS[kind])
         shape = model.shape
         ids = rng.integers(0, shape.vocabulary, tokens)
         types = rng.integers(0, max(shape.types, 1), tokens)

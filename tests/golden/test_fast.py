@@ -17,7 +17,7 @@ from golden.fast.exact import FLOAT32_EXACT, FloatProducts, exact_weight, multip
 from golden.layernorm import layernorm
 from golden.linear import operand
 from golden.matmul import matmul
-from golden.model import Linear, Model, Norm, Shape
+from golden.model import RMS_HIDDEN_MAX, Linear, Model, Norm, Shape
 from golden.random import random_model
 from golden.requantize import requantize
 from golden.softmax import row_scale, softmax
@@ -48,12 +48,12 @@ def products(request: pytest.FixtureRequest) -> engine.Products:
     return found
 
 
-@pytest.mark.parametrize("kind", zoo.KINDS)
+@pytest.mark.parametrize("kind", zoo.GOLDEN_KINDS)
 @pytest.mark.parametrize("name", NAMES)
 def test_batches_of_every_shape(name: str, products: engine.Products, kind: str) -> None:
     shape = zoo.shape(name)
     for seed in range(3):
-        model = zoo.model(name, seed, **zoo.KINDS[kind])
+        model = zoo.model(name, seed, **zoo.GOLDEN_KINDS[kind])
         batch = list(texts(shape, seed, 12, min(40, shape.tokens)))
         logits = Engine(model, products).run_batch(*zip(*batch))
         assert logits.dtype == np.int32
@@ -331,7 +331,7 @@ def test_bit_length() -> None:
     assert [kernels.bit_length(v) for v in values] == [v.bit_length() for v in values]
 
 
-@pytest.mark.parametrize("hidden", [1, 12, 128, 1024])
+@pytest.mark.parametrize("hidden", [1, 12, 128, 1023, 1024])
 def test_layernorm_over_the_whole_range(hidden: int) -> None:
     rng = np.random.default_rng(hidden)
     rows = [
@@ -342,24 +342,26 @@ def test_layernorm_over_the_whole_range(hidden: int) -> None:
         np.where(np.arange(hidden) == 0, 32767, -32768)[None],
     ]
     z = np.concatenate(rows).astype(np.int16)
-    for shift, epsilon in ((1, 1), (13, 777), (31, (1 << 50) - 1)):
+    every = ((1, 1, None), (13, 777, None), (31, (1 << 50) - 1, None), (13, 1, True))
+    for shift, epsilon, rms in every[: 3 + (hidden <= RMS_HIDDEN_MAX)]:
         norm = Norm(
             rng.integers(-32768, 32768, hidden).astype(np.int16),
             rng.integers(-(1 << 31), 1 << 31, hidden).astype(np.int32),
             shift,
             epsilon,
             rng.integers(1, 9, hidden).astype(np.uint8),
+            rms=rms,
         )
         x16, x8 = np.empty_like(z), np.empty(z.shape, np.float32)
         gamma, beta = norm.gamma.astype(np.float64), norm.beta.astype(np.float64)
         scale = 2.0 ** -norm.operand_shifts.astype(int)
-        kernels.layernorm(z, gamma, beta, shift, epsilon, scale, x16, 0, x8)
+        kernels.layernorm(z, gamma, beta, shift, epsilon, bool(rms), scale, x16, 0, x8)
         expected = layernorm(z, norm)
         assert (x16 == expected).all()
         codes = operand(expected, norm.operand_shifts)
         assert (x8 == codes).all()
         x8 = np.empty(z.shape, np.uint8)
-        kernels.layernorm(z, gamma, beta, shift, epsilon, scale, x16, 128, x8)
+        kernels.layernorm(z, gamma, beta, shift, epsilon, bool(rms), scale, x16, 128, x8)
         assert (x8 == codes.astype(int) + 128).all()
 
 

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from golden.layernorm import layernorm
-from golden.model import Norm
+from golden.model import RMS_HIDDEN_MAX, Norm
+from golden.requantize import round_shift
+from golden.rsqrt import rsqrt
 from tests.golden.reference import ref_layernorm
 
 
@@ -89,6 +91,16 @@ def test_one_outlier_reaches_the_largest_n() -> None:
     norm = Norm(np.full(1024, 1 << 10, np.int16), np.zeros(1024, np.int32), 13, 1)
     y = int(layernorm(z, norm)[0, 7])
     assert abs(Fraction(y * 8, 4096) ** 2 - 1023) < Fraction(1, 10)
+
+
+def test_n_of_an_rms_norm_fits_18_bits() -> None:
+    """|n| <= sqrt(H) by V >= H z^2, so a channel beside zeros has the largest: every such z."""
+    h, z = RMS_HIDDEN_MAX, np.arange(1, (1 << 15) + 1, dtype=np.int64)
+    r, e = (x.astype(np.int64) for x in rsqrt(h * z * z + 1))
+    n = round_shift(h * z * r, e + 4)
+    assert n.max() < 1 << 17
+    with pytest.raises(ValueError, match="gamma has 1024 channels"):
+        Norm(np.zeros(1024, np.int16), np.zeros(1024, np.int32), 1, 1, rms=True)
 
 
 @pytest.mark.parametrize(("gamma", "limit"), [(32767, 32767), (-32768, -32768)])

@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from golden.model import Attention, Embedding, Layer, Linear, Model, Norm, Shape
+from golden.model import Attention, Embedding, Layer, Linear, Model, Norm, Rotary, Shape
 from golden.random import random_model
 from tests import zoo
 
 BERT = zoo.shape("bert-tiny", head_size=5, ffn=16, labels=3, positions=12)
 PRE = replace(BERT, layers=1, norm="pre", pooling="mean")
+PLAIN = replace(PRE, embedding_norm=False)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +54,7 @@ def with_value(array: np.ndarray, place: Any, value: int) -> np.ndarray:
 
 LINEAR = random_model(BERT, 0).layers[0].attention.q  # 10 x 12
 TABLE = np.zeros(256, np.int8)
+TURNS = Rotary(*np.zeros((2, 12, 3), np.int16))
 
 
 @pytest.mark.parametrize(
@@ -239,6 +241,21 @@ SMALL_NORM = Norm(np.zeros(4, np.int16), np.zeros(4, np.int32), 12, 1)
         ),
         (
             BERT,
+            changed_layer(norm1=None),
+            r"layer\.0\.norm1 is None; allowed is that in layer 0 of",
+        ),
+        (
+            PLAIN,
+            changed_layer(norm1=None),
+            r"layer\.0\.norm1 is None; allowed is that in layer 0 of",
+        ),
+        (
+            replace(BERT, norm="pre"),
+            lambda model: {"layers": (model.layers[0], replace(model.layers[1], norm1=None))},
+            r"layer\.1\.norm1 is None; allowed is that in layer 0 of norm 'pre'",
+        ),
+        (
+            BERT,
             changed_attention(o=LINEAR),
             r"layer\.0\.attention\.o\.weight has shape \(10, 12\); allowed \(12, 10\)",
         ),
@@ -257,6 +274,12 @@ SMALL_NORM = Norm(np.zeros(4, np.int16), np.zeros(4, np.int32), 12, 1)
         (PRE, lambda _: {"mean_m": None}, "mean_m or mean_s is None; allowed are integers"),
         (BERT, lambda _: {"mean_m": 1 << 15}, "allowed is None unless pooling is 'mean'"),
         (BERT, lambda _: {"head": ()}, "head has no layer; allowed one or more"),
+        (
+            BERT,
+            lambda model: {"head": model.head[1:], "head_norm": model.embedding.norm},
+            "head_norm has 0 channels before it; allowed 12",
+        ),
+        (BERT, lambda _: {"head_norm": SMALL_NORM}, r"head_norm\.gamma has shape \(4,\); allowed"),
         (
             BERT,
             lambda model: {"head": model.head[:1]},
@@ -326,6 +349,36 @@ SMALL_NORM = Norm(np.zeros(4, np.int16), np.zeros(4, np.int32), 12, 1)
             replace(BERT, position_offset=2),
             lambda _: {"position_bias": np.zeros((2, 23), np.int16)},
             r"position_bias has shape \(2, 23\); allowed \(2, 19\)",
+        ),
+        (BERT, lambda _: {"rotary": ()}, r"rotary counts 0; allowed 1\.\.2, or None"),
+        (BERT, lambda _: {"rotary": (TURNS,) * 3}, r"rotary counts 3; allowed 1\.\.2, or None"),
+        (
+            BERT,
+            lambda _: {"rotary": (TURNS,)},
+            r"shape\.head_size is 5; allowed is an even one with rotary positions",
+        ),
+        (
+            replace(BERT, head_size=6, position_offset=2),
+            lambda _: {"rotary": (TURNS,)},
+            r"rotary\.0\.cos has shape \(12, 3\); allowed \(10, 3\)",
+        ),
+        (
+            replace(BERT, head_size=8),
+            lambda _: {"rotary": (TURNS,)},
+            r"rotary\.0\.cos has shape \(12, 3\); allowed \(12, 4\)",
+        ),
+        (
+            BERT,
+            lambda model: {"layers": (model.layers[0], replace(model.layers[1], rotary=0))},
+            r"layer\.1\.rotary is 0; allowed is None, the model has no such table",
+        ),
+        (
+            replace(BERT, head_size=6),
+            lambda model: {
+                "rotary": (TURNS, TURNS),
+                "layers": (replace(model.layers[0], rotary=2), model.layers[1]),
+            },
+            r"layer\.0\.rotary is 2; allowed is None and 0\.\.1",
         ),
     ],
 )

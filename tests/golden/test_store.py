@@ -14,21 +14,28 @@ from golden.model import Shape
 from golden.random import random_model
 from tests import zoo
 
-SHAPES = [zoo.shape("bert-tiny"), zoo.shape("pre-norm", position_offset=2)]
-KINDS = [(shape, kind) for shape in SHAPES for kind in zoo.KINDS.values()]
+SHAPES = [
+    zoo.shape("bert-tiny"),
+    zoo.shape("pre-norm", position_offset=2),
+    zoo.shape("pre-norm-embedding-norm"),
+]
+KINDS = [(shape, kind) for shape in SHAPES for kind in zoo.GOLDEN_KINDS.values()]
 INFO = {"checkpoint": "models/x", "scales": {"a": 0.125}, "text": "é"}
 
 
 @pytest.mark.parametrize(("shape", "kind"), KINDS)
 def test_round_trip(shape: Shape, kind: dict[str, bool], tmp_path: Path) -> None:
     model = random_model(shape, 0, **kind)
-    windows = [layer.window for layer in model.layers]
-    assert any(windows) == ("windowed" in kind)
+    layers = [(layer.window, layer.rotary) for layer in model.layers]
+    can_be_bare = shape.norm == "pre" and shape.embedding_norm
+    assert (model.layers[0].norm1 is None) == (can_be_bare and "first_norm" in kind)
+    assert any(window for window, _ in layers) == ("windowed" in kind)
+    assert any(table is not None for _, table in layers) == ("rotary" in kind)
     store.save(model, tmp_path / "new" / "folder", INFO)
     loaded, info = store.load(tmp_path / "new" / "folder")
     assert info == INFO
     assert loaded.shape == model.shape
-    assert [layer.window for layer in loaded.layers] == windows
+    assert [(layer.window, layer.rotary) for layer in loaded.layers] == layers
     first: dict[str, np.ndarray] = {}
     second: dict[str, np.ndarray] = {}
     run(model, [1, 2, 3], trace=first)
@@ -136,7 +143,7 @@ def test_files_of_two_models(saved: Path, tmp_path_factory: pytest.TempPathFacto
         (b'{"format": ', "not readable as JSON"),
         (b"[]", '"format" is not'),
         (b'{"format": "gguf"}', '"format" is not "bert2rtl quantized model"'),
-        (b'{"format": "bert2rtl quantized model", "version": 9}', "version 9; allowed 1..8"),
+        (b'{"format": "bert2rtl quantized model", "version": 10}', "version 10; allowed 1..9"),
         (b'{"format": "bert2rtl quantized model", "version": 2}', '"sha256" is missing'),
     ],
 )

@@ -75,11 +75,11 @@ def assert_traces(model: Model, batch: list[tuple], products: engine.Products) -
             np.testing.assert_array_equal(found[key], x, err_msg=key)
 
 
-@pytest.mark.parametrize("kind", zoo.KINDS)
+@pytest.mark.parametrize("kind", zoo.GOLDEN_KINDS)
 @pytest.mark.parametrize("name", NAMES)
 def test_traces_are_goldens(name: str, products: engine.Products, kind: str) -> None:
     for seed in range(2):
-        model = zoo.model(name, seed, **zoo.KINDS[kind])
+        model = zoo.model(name, seed, **zoo.GOLDEN_KINDS[kind])
         batch = list(texts(model.shape, seed, 5, min(40, model.shape.tokens)))
         assert_traces(model, batch, products)
         assert_traces(model, batch[1:2], products)

@@ -20,6 +20,26 @@ STRICT = ("-std=c99", *WARNINGS)
 CHECKED = ("-O3", "-g", "-fsanitize=undefined,address", "-fno-sanitize-recover=all")
 COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
 
+MECHANISMS = {
+    12: ("rotary",),
+    13: ("gated", "rms", "head_norm"),
+    14: ("gated", "head_norm"),
+    15: ("rotary", "gated", "bare"),
+    16: ("rotary", "gated", "rms", "shared"),
+    17: ("rms", "shared"),
+    18: ("gated", "shared", "head_norm"),
+    19: ("rotary", "gated", "rms", "shared", "head_norm"),
+    20: ("rotary", "gated", "rms"),
+    21: ("rotary", "gated", "shared"),
+    22: ("rotary", "shared"),
+    23: ("rms", "bare"),
+}
+"""What `random_structure` has by its seed; "shared": several heads of Q have one of K and V;
+"bare": layer 0 is without norm1."""
+
+SEEDS = sorted(range(24), key=lambda seed: seed not in (0, 19))
+"""Of `random_structure`. The second has all mechanisms, wide operands and windows."""
+
 Text = tuple[Sequence[int], Sequence[int], Sequence[int]]  # ids, types, attend
 
 
@@ -98,11 +118,14 @@ def random_shape(seed: int) -> Shape:
 
     norm = "pre" if seed % 2 else "post"
     positions = draw(2, 24)
+    layers, hidden, heads, head_size = draw(1, 3), draw(1, 24), draw(1, 4), draw(1, 9)
+    own = MECHANISMS.get(seed, ())
     return Shape(
-        layers=draw(1, 3),
-        hidden=draw(1, 24),
-        heads=draw(1, 4),
-        head_size=draw(1, 9),
+        layers=layers,
+        hidden=hidden,
+        heads=heads << ("shared" in own),
+        head_size=head_size << ("rotary" in own),
+        kv_heads=heads if "shared" in own else None,
         ffn=draw(1, 40),
         labels=draw(1, 5),
         vocabulary=draw(1, 300),
@@ -145,9 +168,14 @@ def random_structure(seed: int) -> Model:
 
     Every second one whose norm takes it has a factorised embedding; from 6 on of every twelve
     operands are wide. Two of three have a position bias, every second from the third on windows.
+    From 12 on they have MECHANISMS, and no position bias where heads share K and V.
     """
     shape = random_shape(seed)
     size = 1 + seed % shape.hidden if seed % 4 == 2 else 0
     options = {"precise": seed % 12 >= 6, "biased": seed % 3 > 0, "windowed": seed % 4 > 1}
+    own = set(MECHANISMS.get(seed, ()))
+    options |= dict.fromkeys(own - {"shared", "bare"}, True) | {"first_norm": "bare" not in own}
     model = random_model(shape, seed, size, **options)
+    if model.head_norm is not None:
+        return model
     return replace(model, head=tuple(with_head(model, seed % 4)))

@@ -100,8 +100,8 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
         ),
         ({"model_type": "t5"}, "model_type 't5' cannot run: layer.0.norm1: RMSNorm"),
         (
-            {"model_type": "modernbert"},
-            "cannot run: layer.0.q: rotary positions would turn Q and K",
+            {"model_type": "roformer"},
+            "cannot run: layer.0.q: rotary positions in a layout without a loader",
         ),
         ({"model_type": "llama"}, "cannot run: layer.0: a decoder, whose head predicts"),
         (
@@ -184,7 +184,10 @@ def test_refuses_a_config(tmp_path: Path, change: dict, message: str) -> None:
 @pytest.mark.parametrize(
     ("family", "reason"),
     [
-        ("esm", "layer.0.q: rotary"),
+        ("esmc", "layer.0.q: a norm of Q and K behind"),
+        ("dinat", "layer.0.attention: windows of patches with gaps"),
+        ("deberta-v2", "layer.0.scores: relative positions that depend on the words"),
+        ("new", "remote code .GTE., which is never run"),
         ("vivit", "embedding: it reads patches"),
         ("beit", "layer.0.scores: a bias by rows and columns of patches"),
         ("swin", "layer.0: its layers differ in size"),
@@ -194,7 +197,7 @@ def test_refuses_a_config(tmp_path: Path, change: dict, message: str) -> None:
         ("dpr", "its encoder is a BERT under another name: save"),
         ("megatron-bert", "final.norm: its layers have the norm before"),
         ("rembert", "embedding.projection: its embedding is factorised under names of its own"),
-        ("eurobert", "layer.0.q: rotary"),
+        ("roformer", "layer.0.q: rotary"),
     ],
 )
 def test_a_family_that_cannot_run_says_why(family: str, reason: str, tmp_path: Path) -> None:
@@ -209,6 +212,31 @@ def test_refuses_tensors(tmp_path: Path) -> None:
             "extra",
             {"bert.adapter.weight": np.zeros(3, np.float32)},
             "bert.adapter.weight has no pl",
+        ),
+        (
+            "norm of Q",
+            {"bert.encoder.layer.0.attention.self.q_norm.weight": np.zeros(3, np.float32)},
+            r"q_norm.weight has no place .* a norm of Q and K behind their projections .QK-norm.",
+        ),
+        (
+            "experts",
+            {"bert.encoder.layer.1.mlp.experts.mlp.w1": np.zeros(3, np.float32)},
+            r"mlp.w1 has no place .* experts, of which a router chooses some for each token",
+        ),
+        (
+            "cross-attention",
+            {"bert.encoder.layer.0.crossattention.self.key.bias": np.zeros(3, np.float32)},
+            r"key.bias has no place .* attention to another sequence .cross-attention.",
+        ),
+        (
+            "disentangled",
+            {"bert.encoder.rel_embeddings.weight": np.zeros(3, np.float32)},
+            r"rel_embeddings.weight has no place .*: attention between words and distances",
+        ),
+        (
+            "adapter",
+            {"bert.encoder.layer.0.output.dense.lora_A.weight": np.zeros(3, np.float32)},
+            r"lora_A.weight has no place .*: LoRA adapters: fold one into its model",
         ),
         ("type", {"classifier.bias": np.zeros(3, np.int8)}, "classifier.bias has type I8: weights"),
         ("nan", {"classifier.bias": np.full(3, np.inf, np.float32)}, "head.1.bias holds a value"),

@@ -74,7 +74,7 @@ def test_remedies(choices: dict, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("seed", quick(range(12), 2))
+@pytest.mark.parametrize("seed", quick(exported.SEEDS, 2))
 def test_random_structures(seed: int, tmp_path: Path) -> None:
     model = exported.random_structure(seed)
     texts = list(random_texts(model.shape, seed, 12))
@@ -83,7 +83,7 @@ def test_random_structures(seed: int, tmp_path: Path) -> None:
 
 
 def test_the_random_structures_hold_every_kind() -> None:
-    models = [exported.random_structure(seed) for seed in range(12)]
+    models = [exported.random_structure(seed) for seed in exported.SEEDS]
     shapes = [model.shape for model in models]
     assert {shape.norm for shape in shapes} == {"pre", "post"}
     assert {shape.pooling for shape in shapes} == {"first", "mean", "none"}
@@ -98,6 +98,24 @@ def test_the_random_structures_hold_every_kind() -> None:
     assert None in windows
     assert {window.before is None for window in windows if window} == {False, True}
     assert {window.after for window in windows if window} >= {None, 0}
+    layers = [(model, layer) for model in models for layer in model.layers]
+    gates = {(layer.ffn.gate is not None, layer.ffn.wide) for _, layer in layers}
+    assert gates == set(product((False, True), repeat=2))
+    rotary = {
+        (model.precise, model.shape.norm) for model, layer in layers if layer.rotary is not None
+    }
+    assert rotary == set(product((False, True), ("pre", "post")))
+    assert any(len({layer.ffn.gate is None for layer in model.layers}) == 2 for model in models)
+    assert {norm.rms for model in models for _, norm in model.norms()} == {None, True}
+    bare = {model.embedding.norm.wide for model in models if model.layers[0].norm1 is None}
+    assert bare == {False, True}
+    normed = {model.shape.pooling: model for model in models if model.head_norm is not None}
+    assert set(normed) == {"first", "mean", "none"}
+    assert {model.head_norm.wide for model in normed.values() if model.head_norm} == {False, True}
+    assert {model.shape.norm for model in normed.values()} == {"pre", "post"}
+    shared = [shape for shape in shapes if shape.kv_heads is not None]
+    assert {shape.kv_heads > 1 for shape in shared} == {False, True}
+    assert {shape.norm for shape in shared} == {"pre", "post"}
 
 
 @pytest.mark.parametrize(
@@ -172,16 +190,49 @@ FAULTS = {
 }
 
 
-def fragile(seed: int) -> Model:
+OF_MECHANISMS = {
+    "half a turn": ("a * cosine - b * sine", "a * cosine - a * sine"),
+    "a turn the other way": ("b * cosine + a * sine", "b * cosine - a * sine"),
+    "turned by the angles of token 0": ("(size_t)t * (BERT_HEAD", "0 * (size_t)t * (BERT_HEAD"),
+    "turned as the first pair": ("row % BERT_HEAD_SIZE / 2", "row % 2"),
+    "unturned keys": (
+        "turned(layer, &layer->k, x8_of(w, t, wide), t,",
+        "turned(layer, &layer->k, x8_of(w, t, wide), 0,",
+    ),
+    "products of twice the size": (
+        "layer->gate_shift), LIMIT16",
+        "layer->gate_shift - 1), LIMIT16",
+    ),
+    "low halves of the gate do not count": (
+        "y.codes[row] * INT32_C(256) + y.low[row]",
+        "y.codes[row] * INT32_C(256)",
+    ),
+    "low halves of the gate stay": (
+        "if (y.low) {\n            y.low[row] = (int8_t)saturate(",
+        "if (0) {\n            y.low[row] = (int8_t)saturate(",
+    ),
+    "a low half of a product beyond the end": (
+        "saturate(product - y.codes[row] * INT32_C(256), LIMIT8)",
+        "(product - y.codes[row] * INT32_C(256))",
+    ),
+    "an RMSNorm takes the mean": ("norm->rms ? 0 : s1", "s1"),
+    "keys of another head": ("head % BERT_KV_HEADS", "head / 2"),
+}
+
+
+def fragile(seed: int, mechanisms: bool = False) -> Model:
     """Long rows, mean pooling, an offset and types: every line of the C counts."""
     shape = Shape(2, 12, 2, 6, 30, 3, 60, 26, 2, position_offset=2, pooling="mean")
-    return random_model(shape, seed, embedding_size=7 if seed % 2 else 0, precise=seed > 4)
+    kinds = dict.fromkeys(("rotary", "gated", "rms"), mechanisms)
+    if mechanisms:
+        shape = replace(shape, heads=4, kv_heads=2)
+    return random_model(shape, seed, embedding_size=7 if seed % 2 else 0, precise=seed > 4, **kinds)
 
 
-@pytest.mark.parametrize("name", quick(FAULTS, 4))
+@pytest.mark.parametrize("name", quick(FAULTS | OF_MECHANISMS, 4))
 def test_a_fault_in_the_c_is_seen(name: str, tmp_path: Path) -> None:
     """By one of a few models: random ones may round a small fault away."""
-    right, wrong = FAULTS[name]
+    right, wrong = (FAULTS | OF_MECHANISMS)[name]
 
     def seen(model: Model, folder: Path) -> bool:
         sources = c.sources(model, {})
@@ -189,7 +240,8 @@ def test_a_fault_in_the_c_is_seen(name: str, tmp_path: Path) -> None:
         texts = list(random_texts(model.shape, 1, 30))
         return answers(build(sources, folder, "-O1"), texts) != expected(model, texts)
 
-    assert any(seen(fragile(seed), tmp_path / str(seed)) for seed in range(1, 9))
+    models = (fragile(seed, name in OF_MECHANISMS) for seed in range(1, 9))
+    assert any(seen(model, tmp_path / str(place)) for place, model in enumerate(models))
 
 
 def test_a_logit_that_is_off_by_one_is_seen(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from quant.quantize.stand_in import shape_of, stand_in
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES, Config
 from sim.cycles.model import predict
-from tests.quant import tiny
+from tests.quant import test_rotary, tiny
 from tests.quant.test_position_bias import OWN, write_own
 
 
@@ -73,6 +73,11 @@ def test_channels_that_reach_far_are_named() -> None:
     rows = np.full((3, 10), 0.5, np.float32)
     rows[1, 7], rows[2, 2] = -20.0, 5.0
     names = {"layer.0.ffn.norm": rows, "layer.0.ffn.sum": rows, "layer.1.q": rows[:, :3]}
+    names |= {
+        "layer.2.ffn.up": rows[:, :4],
+        "layer.3.ffn.up": rows,
+        "layer.3.ffn.gate": rows[:, :5],
+    }
     observers = {}
     for name, values in names.items():
         observers[name] = Observer()
@@ -81,6 +86,8 @@ def test_channels_that_reach_far_are_named() -> None:
     assert [(r.tensor, r.channels) for r in found] == [
         ("layer.0.ffn.norm", ((7, 40.0), (2, 10.0))),
         ("layer.1.q", ((2, 10.0),)),
+        ("layer.2.ffn.up", ((2, 10.0),)),
+        ("layer.3.ffn.gate", ((2, 10.0),)),
     ]
 
 
@@ -142,6 +149,40 @@ def test_a_position_bias_needs_an_accelerator_with_its_heads(
     compile_model(model, config)
     with pytest.raises(ValueError, match="bias_heads"):
         compile_model(model, replace(config, bias_heads=2))
+
+
+@pytest.mark.parametrize(
+    ("case", "options", "needed"),
+    [
+        ("gated", "--gated", {"gated": True}),
+        ("RMSNorms", "--rms-norm", {"rms_norm": True}),
+        ("turned", "--rotary-pairs 2", {"rotary_pairs": 2}),
+        ("two bases, one head of K", "--rotary-pairs 4", {"rotary_pairs": 4}),
+        ("all", "--windows --rms-norm --gated --rotary-pairs 4", {"rotary_pairs": 4}),
+    ],
+)
+def test_mechanisms_need_an_accelerator_that_has_them(
+    case: str,
+    options: str,
+    needed: dict[str, int],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config, figures = tiny.TRANSFORMER | test_rotary.OWN[case], tmp_path / "figures.json"
+    tensors = test_rotary.own_tensors(config)
+    folder = tiny.write(tmp_path / "model", config, tensors)
+    assert main([str(folder), "--texts", "0", "--json", str(figures)]) == 0
+    assert f" {options}\n" in capsys.readouterr().out
+    found = json.loads(figures.read_text())
+    ((name, value),) = needed.items()
+    assert {entry["config"][name] for entry in found["needs"]} == {value}
+    sinusoids = 16 * 12 if config.get("sinusoids", True) else 0
+    assert found["parameters"] == sinusoids + sum(tensor.size for tensor in tensors.values())
+    model = stand_in(load(folder))
+    least = smallest(model, 4, 16)
+    compile_model(model, least)
+    with pytest.raises(ValueError, match=name):
+        compile_model(model, replace(least, **{name: type(value)(value - 1)}))
 
 
 def test_windows_need_an_accelerator_that_has_them(

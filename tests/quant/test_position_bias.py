@@ -167,7 +167,7 @@ def test_another_padding_leaves_mpnets_positions_as_they_are(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"model_type": "t5"}, "'t5' cannot run: layer.0.norm1: RMSNorm, which leaves the mean in"),
+        ({"model_type": "t5"}, "'t5' cannot run: layer.0.norm1: RMSNorm, gated feed-forwards"),
         ({"model_type": "deberta-v2"}, "relative positions that depend on the words"),
         ({"model_type": "beit"}, "a bias by rows and columns of patches, of each layer its own"),
         (
@@ -176,8 +176,8 @@ def test_another_padding_leaves_mpnets_positions_as_they_are(tmp_path: Path) -> 
                 "feed_forward_type": "geglu",
                 "emb_pooler": "mean",
             },
-            "layer.0.ffn.up: a gated feed-forward, a product of two activations: with ALiBi alone, "
-            "JinaBERT-v2 would run (feed_forward_type is 'geglu')",
+            "layer.0.ffn.up: a gated feed-forward beside ALiBi in a layout without a loader "
+            "(JinaBERT-v2) (feed_forward_type is 'geglu')",
         ),
     ],
 )

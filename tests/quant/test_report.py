@@ -2,12 +2,13 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from quant import report
 from quant.calibrate import main as calibrate
 from quant.foreign.checkpoint import DEFAULT_MODEL
-from tests.quant import tiny
+from tests.quant import test_rotary, tiny
 
 
 @pytest.mark.slow
@@ -90,3 +91,26 @@ def test_the_page_of_72_heads_stays_small(tmp_path: Path) -> None:
     assert len(html) < 500_000
     for table in re.finditer(r"<table", html):
         assert '<div class="wide">' in html[max(0, table.start() - 200) : table.start()]
+
+
+def test_the_page_of_an_encoder_with_every_mechanism(tmp_path: Path) -> None:
+    """Post-norm RMSNorms, each of which is drawn, a gate's table, and every array counted."""
+    config = tiny.TRANSFORMER | test_rotary.OWN["all"]
+    tensors = test_rotary.own_tensors(config)
+    tensors["embedding_norm.weight"] = tensors.pop("encoder.norm.weight")
+    config |= {"norm_first": False, "final_norm": False, "embedding_norm": True}
+    model, out = tiny.write(tmp_path / "tiny", config, tensors), tmp_path / "out"
+    data, page = tmp_path / "texts.txt", tmp_path / "page.html"
+    data.write_text("good film\nthe bad film\na film ! the good\n" * 20)
+    options = ["--model", str(model), "--data", str(data)]
+    assert calibrate([*options, "--out", str(out)]) == 0
+    options += ["--quantized", str(out), "--sentence", "good film", "--out", str(page)]
+    assert report.main(options) == 0
+    html = page.read_text()
+    largest = [float(found) for found in re.findall(r"error in LSB, largest ([\d.]+)", html)]
+    assert len(largest) == 5
+    assert max(largest) < 10  # of 32,767; a LayerNorm in its place is off by thousands
+    assert "Activation of layer 0: gelu</h3><div" in html
+    total = int(re.search(r"([\d,]+) bytes in all", html)[1].replace(",", ""))
+    with np.load(out / "quantized.npz") as arrays:
+        assert total == sum(arrays[name].nbytes for name in arrays)

@@ -42,6 +42,12 @@ def test_json_brings_back_the_same_spec() -> None:
         ({"position_offset": 5}, "position_offset is 5: it must be from 0 to below the 5 rows"),
         ({"epsilon": 0.0}, "epsilon is 0.0: LayerNorm needs it above 0"),
         ({"norm": "none"}, "norm is 'none': it must be one of post, pre"),
+        ({"first_norm": False}, "first_norm is False with norm 'post' and embedding_norm True"),
+        (
+            {"first_norm": False, "norm": "pre", "embedding_norm": False},
+            "first_norm is False with norm 'pre' and embedding_norm False: a layer 0 without",
+        ),
+        ({"head_norm": True}, "head_norm is True with one layer of the head"),
         ({"pooling": "max"}, "pooling is 'max': it must be one of first, mean, last, none"),
         (
             {"pooling": "none"},

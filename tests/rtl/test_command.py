@@ -143,14 +143,14 @@ def test_padding_is_zero_and_below_the_next_crc() -> None:
         (b"", "the stream ends at byte 0, before END: it is truncated"),
         (bytes(short()[:40]), "the stream ends at byte 40, before END: it is truncated"),
         (bytes(short()) + b"more", "4 bytes follow END: the stream runs on"),
-        (bytes([9]) + bytes(short()[1:]), "byte 0: opcode 9 is unknown, allowed are 1..8"),
+        (bytes([10]) + bytes(short()[1:]), "byte 0: opcode 10 is unknown, allowed are 1..9"),
         (bytes(short()[32:]), "does not begin with a HEADER: it is no model.bin"),
         (bytes(short(magic=1)), "does not begin with a HEADER: it is no model.bin"),
         (bytes(short(version=9)), "the stream has version 9, not 7"),
         (
             bytes([1, 4]) + bytes(short()[2:]),
             "byte 1 of the stream is 4: it must be 0..3, the binary logarithm of columns a lane, "
-            "with BIAS 16 more, with WINDOW 32 more",
+            "with BIAS 16 more, with WINDOW 32, with GATED 64, with ROTARY 128 more",
         ),
         (bytes([1, 20]) + bytes(short()[2:]), "byte 1 of the stream is 20: it must be 0..3"),
         (bytes(short(64)[:96]), "the stream ends at byte 96, before END: it is truncated"),
@@ -167,7 +167,7 @@ def test_decode_refuses(stream: bytes, message: str) -> None:
 
 
 def test_what_one_bit_is_the_opcode_says() -> None:
-    assert len({flag.name for flag in Flag}) == len({int(flag) for flag in Flag}) == 11
+    assert len({flag.name for flag in Flag}) == len({int(flag) for flag in Flag}) == 14
     shared = dict.fromkeys(Opcode, Flag.CHAINED)
     shared |= dict.fromkeys((Opcode.LINEAR, Opcode.TABLE), Flag.WIDE)
     shared |= dict.fromkeys((Opcode.HEADER, Opcode.ATTEND), Flag.BIAS)
@@ -176,12 +176,22 @@ def test_what_one_bit_is_the_opcode_says() -> None:
         assert flags_of(opcode, 16 | 1) == shared[opcode] | Flag.FIRST_TILE
         windows = opcode in (Opcode.HEADER, Opcode.ATTEND)
         assert flags_of(opcode, 32 | 1) == (Flag.WINDOW if windows else Flag.BANK) | Flag.FIRST_TILE
+        of_64 = {Opcode.NORM: Flag.RMS, Opcode.HEADER: Flag.GATED}.get(opcode, Flag.LOGITS)
+        assert flags_of(opcode, 64 | 1) == of_64 | Flag.FIRST_TILE
+        turned = opcode in (Opcode.HEADER, Opcode.LINEAR)
+        of_128 = Flag.ROTARY if turned else Flag.SHIFTS
+        assert flags_of(opcode, 128 | 1) == of_128 | Flag.FIRST_TILE
         assert flags_of(opcode, 0) == Flag(0)
     for other in (Flag.WIDE, Flag.BIAS):
         with pytest.raises(ValueError, match=rf"CHAINED and {other.name}: no opcode has both"):
             flags_byte(Flag.CHAINED | other)
     with pytest.raises(ValueError, match="BANK and WINDOW: no opcode has both"):
         flags_byte(Flag.BANK | Flag.WINDOW)
+    for other in (Flag.RMS, Flag.GATED):
+        with pytest.raises(ValueError, match=rf"LOGITS and {other.name}: no opcode has both"):
+            flags_byte(Flag.LOGITS | other)
+    with pytest.raises(ValueError, match="SHIFTS and ROTARY: no opcode has both"):
+        flags_byte(Flag.SHIFTS | Flag.ROTARY)
 
 
 @pytest.mark.parametrize("columns", [4, 16])
@@ -223,7 +233,8 @@ def test_the_dump_of_a_stream_with_a_position_bias(columns: int) -> None:
 
 def test_the_stream_of_a_plain_model_is_the_same_for_hardware_with_a_choice() -> None:
     model = family("bert-tiny", SMALL["bert-tiny"])
-    choices: list[dict[str, Any]] = [{}, {"bias_heads": 2}, {"windows": True}]
+    choices: list[dict[str, Any]] = [{}, {"bias_heads": 2}, {"windows": True}, {"rms_norm": True}]
+    choices += [{"gated": True}, {"rotary_pairs": 8}]
     made = [Config(lanes=4, **SMALL_LIMITS, **choice) for choice in choices]
     assert len({compile_model(model, config).stream() for config in made}) == 1
 

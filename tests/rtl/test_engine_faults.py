@@ -22,7 +22,8 @@ from tb.scenarios import SMALL, SMALL_LIMITS, family, inferences, layer_inferenc
 from tests.damage import mutated, with_pieces
 
 CONFIG = Config(lanes=4, dsp_macs=9, **SMALL_LIMITS)
-Cases = dict[tuple[str, int, bool, bool, bool], Path]
+Key = tuple[str, int, bool, bool, bool, bool, bool]
+Cases = dict[Key, Path]
 TOPS = ("matmul", "attention", "accelerator")
 SEEN = (
     r"values differ; first|hangs|error code|words were written|was written|were taken|"
@@ -36,7 +37,8 @@ class Fault:
 
     With `interval` the model stream gives a word in that many cycles, so that the array waits; with
     `precise` operands have 16 bits, with `biased` scores have a position bias, with `windowed` the
-    layer has a window.
+    layer has a window, with `gated` feed-forward networks have gates and wide operands, with
+    `turned` q and k have rotary positions.
     """
 
     part: str
@@ -48,16 +50,20 @@ class Fault:
     precise: bool = False
     biased: bool = False
     windowed: bool = False
+    gated: bool = False
+    turned: bool = False
 
     @property
     def config(self) -> Config:
-        choices = {"precise": self.precise, "windows": self.windowed}
-        return replace(CONFIG, bias_heads=3 * self.biased, **choices)
+        precise, pairs = self.precise or self.gated, 6 * self.turned
+        choices = {"precise": precise, "windows": self.windowed, "gated": self.gated}
+        return replace(CONFIG, bias_heads=3 * self.biased, rotary_pairs=pairs, **choices)
 
     @property
-    def case(self) -> tuple[str, int, bool, bool, bool]:
+    def case(self) -> Key:
         """Key of what its bench plays."""
-        return self.top, self.interval, self.precise, self.biased, self.windowed
+        choices = self.biased, self.windowed, self.gated, self.turned
+        return self.top, self.interval, self.precise, *choices
 
 
 WHOLE = "accelerator"
@@ -185,6 +191,35 @@ FAULTS = (
         ("softmax", "every query sees", "Mux(valid, seen, 0)", "valid.replicate(self.lanes)"),
         ("running_max", "one lane's keys for all", "self.valid[n] if", "self.valid[0] if"),
     )),
+    *(Fault(part, kind, old, new, WHOLE, gated=True) for part, kind, old, new in (
+        ("epilogue", "a column of another gate", "address.eq(read.address)",
+         "address.eq(before.address)"),
+        ("epilogue", "every word a product", "Mux(at[LOOKED_UP].gated, products[i], chosen)",
+         "products[i]"),
+        ("epilogue", "the product not rounded", "rounded = (halves + 1) >> 1",
+         "rounded = halves >> 1"),
+        ("epilogue", "no low half of the gate", "Cat(word.low, (high - word.low[-1])[:8])",
+         "Cat(Const(0, 8), high)"),
+        ("epilogue", "a high half that runs over", "(value[7] & ~above)", "value[7]"),
+        ("epilogue", "all products wide", "code = Mux(wide, both,", "code = Mux(1, both,"),
+        ("engine", "the gate from the other banks", "here = (bank == number)",
+         "here = (bank != number)"),
+        ("walkers", "the residual's shift", "Mux(gated, linear.gate, shift)", "shift"),
+        ("loader", "no gate is read", "self._gated.eq(self._flags.logits)", "self._gated.eq(0)"),
+    )),
+    *(Fault(part, kind, old, new, turned=True) for part, kind, old, new in (
+        ("walkers", "positions of the first row tile", "Mux(tokens_left <= n, 0, place + 1)", "0"),
+        ("walkers", "every column tile begins a head", "column_first.eq(self.begin)",
+         "column_first.eq(1)"),
+        ("walkers", "a pair too few", "(linear.head_size >> 1) - 1", "(linear.head_size >> 1) - 2"),
+        ("epilogue", "the first table for all but the first head",
+         "pair == tag.last_pair, tag.pair,", "pair == tag.last_pair, 0,"),
+        ("epilogue", "row tiles go on", "Mux(coming.repeats, first, pair)", "pair"),
+        ("epilogue", "cos alone", "Cat(at[ROTARY_READ].index[0], ", "Cat(Const(0, 1), "),
+        ("epilogue", "not turned", "into_bank = late | (into_bank & ~before.turned)", "late = 0"),
+        ("payload", "channels and row tiles swapped", "Cat(row, channel)", "Cat(channel, row)"),
+        ("rotary", "the other way round", "Mux(turns, -by_sin, sins)", "Mux(turns, by_sin, -sins)"),
+    )),
 )  # fmt: skip
 
 
@@ -220,25 +255,39 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
     paths: Cases = {}
     for top, played in found.items():
         for interval in (1, 9):
-            path = paths[top, interval, False, False, False] = folder / f"{top}-{interval}.npz"
+            path = paths[top, interval, False, False, False, False, False] = (
+                folder / f"{top}-{interval}.npz"
+            )
             write_case(path, Case(inferences=tuple(played), row_latency=3, interval=interval))
     wide = []
     config = replace(CONFIG, precise=True)
     for name, seed in (("bert-tiny", 2), ("no-pooler", 1), ("pre-norm-embedding-norm", 2)):
         model = family(name, SMALL[name], seed=seed, precise=True)
         wide += inferences(model, compile_model(model, config), [9, 3], name=name)
-    path = paths["accelerator", 1, True, False, False] = folder / "wide.npz"
+    path = paths["accelerator", 1, True, False, False, False, False] = folder / "wide.npz"
     write_case(path, Case(inferences=tuple(wide), row_latency=3))
     config = replace(CONFIG, bias_heads=3)
     biased = family("three-heads", SMALL["three-heads"], biased=True)
-    path = paths["attention", 1, False, True, False] = folder / "biased.npz"
+    path = paths["attention", 1, False, True, False, False, False] = folder / "biased.npz"
     write_case(path, Case(inferences=tuple(layer_inferences(biased, config, 0, [13, 6]))))
     config, found = replace(CONFIG, windows=True), {}
     for window in (Window(5, 2), Window(None, 0)):
         limited = replace(layer, layers=(replace(layer.layers[0], window=window),))
         found[window] = layer_inferences(limited, config, 0, [23, 6])
-    path = paths["attention", 1, False, False, True] = folder / "windowed.npz"
+    path = paths["attention", 1, False, False, True, False, False] = folder / "windowed.npz"
     write_case(path, Case(inferences=tuple(one for some in found.values() for one in some)))
+    config, products = replace(CONFIG, precise=True, gated=True), []
+    for name, seed in (("bert-tiny", 2), ("pre-norm-embedding-norm", 2)):
+        shape = replace(SMALL[name], layers=3)
+        model = family(name, shape, seed=seed, precise=True, gated=True)
+        products += inferences(model, compile_model(model, config), [9, 3], name=name)
+    path = paths["accelerator", 1, False, False, False, True, False] = folder / "gated.npz"
+    write_case(path, Case(inferences=tuple(products), row_latency=3))
+    config = replace(CONFIG, rotary_pairs=6)
+    turned = family("bert-tiny", SMALL["bert-tiny"], rotary=True)
+    second = [layer.rotary for layer in turned.layers].index(1)  # of the second table
+    path = paths["attention", 1, False, False, False, False, True] = folder / "turned.npz"
+    write_case(path, Case(inferences=tuple(layer_inferences(turned, config, second, [13, 6]))))
     return paths
 
 
@@ -285,6 +334,8 @@ def test_bench_sees(fault: Fault, cases: Cases) -> None:
         (WHOLE, {"precise": True}),
         ("attention", {"biased": True}),
         ("attention", {"windowed": True}),
+        (WHOLE, {"gated": True}),
+        ("attention", {"turned": True}),
     ],
     ids=str,
 )

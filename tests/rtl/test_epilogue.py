@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from golden.linear import WIDE_MAX, gated, halves
 from golden.requantize import requantize, round_shift, saturate
 from rtl.datapath.epilogue import Epilogue
 from rtl.interface.config import Config
@@ -35,6 +36,7 @@ def random_work(count: int, seed: int, width: int) -> dict[str, Any]:
             ways["way"] = int(rng.integers(width // N))
         # No tile reads in a later column what it has written in an earlier one.
         reads = [read for read in range(X_WORDS - width) if not 0 < address - read < width]
+        gate = int(rng.integers(1, 32)) if kind is Kind.INT8 and rng.random() < 0.5 else 0
         tiles.append(
             {
                 "epilogue": kind,
@@ -53,6 +55,7 @@ def random_work(count: int, seed: int, width: int) -> dict[str, Any]:
                 "lane": int(rng.integers(N)),
                 "row": int(rng.integers(CONFIG.row_tiles * N // width)),
                 "shift": int(rng.integers(0, 16)),
+                "gate": gate if rng.random() < 0.5 else min(gate, 12),
                 "row_tile_done": int(rng.integers(2)),
                 "table_last": int(rng.integers(2)),
                 "acc": np.where(rng.random(wide.shape) < 0.2, extreme, wide)
@@ -71,11 +74,16 @@ def random_work(count: int, seed: int, width: int) -> dict[str, Any]:
         "table": rng.integers(-128, 128, 256),
         "table_low": rng.integers(-128, 128, 256),
         "x": rng.integers(-(1 << 15), 1 << 15, (X_WORDS, N)),
+        "words": rng.integers(-(1 << 15), WIDE_MAX + 1, (width // N, X_WORDS, N)),
     }
 
 
-def ref_epilogue(work: dict[str, Any]) -> list[Event]:
-    """(port, address, word) of every write, and the pulses of every tile, by port in order."""
+def ref_epilogue(work: dict[str, Any], gates: bool, wide: bool) -> list[Event]:
+    """(port, address, word) of every write, and the pulses of every tile, by port in order.
+
+    gates, wide
+        There are gates; the table has low halves.
+    """
     found: list[Event] = []
     x = work["x"].copy()
     for tile in work["tiles"]:
@@ -85,11 +93,19 @@ def ref_epilogue(work: dict[str, Any]) -> list[Event]:
             acc, address = tile["acc"][n], tile["address"] + n
             lanes = slice(N) if tile["transposed"] else n
             bias, m, s = (work[name][half][lanes] for name in ("bias", "m", "s"))
-            if kind is Kind.INT8:
+            if kind is Kind.INT8 and gates and tile["gate"]:
+                words = work["words"][tile.get("way", 0), address].astype(np.int16)
+                up = requantize(acc + bias, m, s, 16)
+                words = words if wide else halves(words)[0]
+                product = gated(words, up, tile["gate"])
+                high, low = halves(product) if wide else (product, 0 * product)
+                found.append(("bank", way, address, high.tolist()))
+                found.append(("low", address, low.tolist()))
+            elif kind is Kind.INT8:
                 code = requantize(acc + bias, m, s, 8).astype(int)
                 word = work["table"][code & 255] if tile["table"] else code
                 found.append(("bank", way, address, word.tolist()))
-                low = work["table_low"][code & 255] if tile["table"] else 0 * code
+                low = work["table_low"][code & 255] if tile["table"] and wide else 0 * code
                 found.append(("low", address, low.tolist()))
             elif kind is Kind.CONTEXT:
                 row = (work[name][tile["softmax_buffer"]] for name in ("row_m", "row_s"))
@@ -127,9 +143,11 @@ def ref_epilogue(work: dict[str, Any]) -> list[Event]:
     return found
 
 
-def rtl_epilogue(work: dict[str, Any], width: int, precise: bool) -> tuple[list[Event], int]:
+def rtl_epilogue(
+    work: dict[str, Any], width: int, precise: bool, gates: bool, wide: bool
+) -> tuple[list[Event], int]:
     """The same, and by how many cycles `done` misses the stated latency."""
-    config = replace(CONFIG, columns=width, precise=precise)
+    config = replace(CONFIG, columns=width, precise=precise, gated=gates)
     unit = Epilogue(config, ahead=5)
     array_latency = 7  # from a tile's last address to column 0: memory 2, operand 1, array 4
     ahead: list[tuple[int, int]] = []
@@ -155,8 +173,12 @@ def rtl_epilogue(work: dict[str, Any], width: int, precise: bool) -> tuple[list[
                     ctx.set(unit.parameter.data, word)
                     await ctx.tick()
         ctx.set(unit.parameter.en, 0)
-        entries = [*work["table"], *(work["table_low"] if precise else [])]
-        for address, entry in enumerate(entries):
+        # A table with low halves, and where it is not to be wide one without them behind it.
+        entries = [*enumerate(work["table"])]
+        if precise:
+            both = [*enumerate([*work["table"], *work["table_low"]])]
+            entries = both if wide else both + entries
+        for address, entry in entries:
             ctx.set(unit.table.en, 1)
             ctx.set(unit.table.address, address)
             ctx.set(unit.table.data, int(entry) & 255)
@@ -167,6 +189,7 @@ def rtl_epilogue(work: dict[str, Any], width: int, precise: bool) -> tuple[list[
 
         x = {address: word.tolist() for address, word in enumerate(work["x"])}
         reads: list[list[int]] = [[0] * N] * 2
+        asked: list[tuple[int, int] | None] = [None] * 2
         begin, columns = 0, {}
         waiting = list(work["tiles"])
         for cycle in range(100_000):
@@ -175,8 +198,11 @@ def rtl_epilogue(work: dict[str, Any], width: int, precise: bool) -> tuple[list[
             if start:
                 tile = waiting.pop(0)
                 for name, value in tile.items():
-                    if name not in ("acc", "wait"):
+                    if name not in ("acc", "wait", "gate"):
                         ctx.set(unit.tile.tag[name], value)
+                if gates:
+                    ctx.set(unit.tile.tag.gated, int(tile["gate"] > 0))
+                    ctx.set(unit.tile.tag.shift, tile["gate"] or tile["shift"])
                 drain = -(-tile["columns"] // N) * N
                 for place, column in enumerate(tile["acc"][:drain]):
                     columns[cycle + array_latency + place] = column.tolist()
@@ -194,6 +220,18 @@ def rtl_epilogue(work: dict[str, Any], width: int, precise: bool) -> tuple[list[
             ctx.set(unit.row.s, work["row_s"][half].tolist())
             ctx.set(unit.x.read_data, reads[0])
             reads = [reads[1], x[ctx.get(unit.x.read_address) % X_WORDS]]
+
+            if gates:
+                # Of a word that nobody asked for nothing counts.
+                place, asked = asked[0], [asked[1], None]
+                if ctx.get(unit.gate.en):
+                    way = ctx.get(unit.gate.way) if width > N else 0
+                    asked[1] = way, ctx.get(unit.gate.address)
+                word = [0x5A5A] * N if place is None else work["words"][place].tolist()
+                for lane, value in enumerate(word):
+                    high, low = halves(np.int16(value))
+                    stored = {"high": int(high), "low": int(low)} if precise else int(high)
+                    ctx.set(unit.gate.data[lane], stored)
 
             if ctx.get(unit.bank.en):
                 address = ctx.get(unit.bank.address)
@@ -245,24 +283,27 @@ def rtl_epilogue(work: dict[str, Any], width: int, precise: bool) -> tuple[list[
 
 
 @pytest.mark.parametrize(
-    ("seed", "width", "precise"),
+    ("seed", "width", "precise", "gates", "wide"),
     quick(
         [
-            (0, N, False),
-            (5, 4 * N, False),
-            (8, 2 * N, True),
-            *((seed, N, False) for seed in range(1, 4)),
-            (4, 2 * N, False),
-            (7, N, True),
+            (0, N, False, False, False),
+            (5, 4 * N, False, True, False),
+            (8, 2 * N, True, True, True),
+            *((seed, N, False, False, False) for seed in range(1, 4)),
+            (4, 2 * N, False, False, False),
+            (7, N, True, False, True),
+            (9, N, False, True, False),
+            (10, N, True, True, True),
+            (11, 2 * N, True, True, False),
         ],
         3,
     ),
 )
-def test_tiles(seed: int, width: int, precise: bool) -> None:
+def test_tiles(seed: int, width: int, precise: bool, gates: bool, wide: bool) -> None:
     """Writes of each port in order, addresses, pulses, and the latency that the table states."""
     work = random_work(60, seed, width)
-    expected = ref_epilogue(work)
-    actual, late = rtl_epilogue(work, width, precise)
+    expected = ref_epilogue(work, gates, wide)
+    actual, late = rtl_epilogue(work, width, precise, gates, wide)
     for port in ("bank", *(["low"] if precise else []), "score", "x", "logit", "done", "release"):
         wanted = [event for event in expected if event[0] == port]
         shown = [event for event in actual if event[0] == port]

@@ -26,8 +26,10 @@ WIDE = Shape(1, 40, 2, 20, 24, 3, 60, 20, 2)
 def test_what_is_sized_for_a_model_takes_it(name: str, kind: str, lanes: int, columns: int) -> None:
     model = zoo.model(name, **zoo.KINDS[kind])
     config = sized([model], {"lanes": lanes, "columns": columns})
-    assert config.bias_heads == (model.shape.heads if kind == "biased" else 0)
+    biased = kind == "biased" and model.shape.kv_heads is None
+    assert config.bias_heads == (model.shape.heads if biased else 0)
     assert config.windows == any(layer.window for layer in model.layers)
+    assert config.rms_norm == (kind == "rms")
     assert longest_sequence(model, config) == min(model.shape.tokens, Config().tokens)
     if model.shape.hidden > 1:
         smaller = replace(config, hidden=model.shape.hidden - 1)
@@ -66,6 +68,38 @@ def test_a_position_bias_has_as_many_heads_as_the_model() -> None:
             "the model's position bias has 3 heads, the configuration's bias_heads takes "
             f"{heads}: generate one with bias_heads=3 or more"
         )
+
+
+def test_rms_norms_where_a_model_has_some_or_they_are_asked_for() -> None:
+    plain, rms = random_model(SMALL, 1), random_model(SMALL, 1, rms=True)
+    assert not sized([plain], {"lanes": 4}).rms_norm
+    assert sized([plain], {"lanes": 4, "rms_norm": True}).rms_norm
+    config = sized([plain, rms], {"lanes": 4, "rms_norm": False})
+    assert config.rms_norm
+    with pytest.raises(FitError, match="has RMSNorms, the configuration none: generate one with"):
+        longest_sequence(rms, replace(config, rms_norm=False))
+
+
+def test_gates_where_a_model_has_some_or_they_are_asked_for() -> None:
+    plain, gated = random_model(SMALL, 1), random_model(SMALL, 1, gated=True)
+    assert not sized([plain], {"lanes": 4}).gated
+    assert sized([plain], {"lanes": 4, "gated": True}).gated
+    config = sized([plain, gated], {"lanes": 4, "gated": False})
+    assert config.gated
+    with pytest.raises(FitError, match="takes no gate: generate one with gated"):
+        longest_sequence(gated, replace(config, gated=False))
+
+
+def test_the_tables_of_rotary_positions_have_as_many_pairs_as_the_model() -> None:
+    model = random_model(zoo.shape("bert-tiny"), 1, rotary=True)
+    pairs = 2 * model.shape.head_size // 2
+    config = sized([model], {"lanes": 4})
+    assert config.rotary_pairs == pairs
+    assert longest_sequence(model, config) == model.shape.tokens
+    with pytest.raises(FitError, match=rf"have {pairs} pairs, .* takes {pairs - 1}: .*={pairs} or"):
+        longest_sequence(model, replace(config, rotary_pairs=pairs - 1))
+    with pytest.raises(FitError, match=rf"--rotary-pairs 1 too small .* `--rotary-pairs {pairs}`"):
+        sized([model], {"lanes": 4, "rotary_pairs": 1})
 
 
 def test_windows_where_a_model_has_some_or_they_are_asked_for() -> None:

@@ -9,7 +9,14 @@ from rtl.datapath.layernorm import LayerNorm
 from rtl.datapath.row_constants import RowConstants
 from tb import layernorm
 from tb.amaranth_ports import simulate
-from tb.layernorm import Operation, check_layernorm, extreme_operations, random_operation
+from tb.layernorm import (
+    Operation,
+    check_layernorm,
+    extreme_operations,
+    of_rms,
+    random_operation,
+    rms_extremes,
+)
 from tb.pipelined import run_pipelined
 from tests.tiers import quick
 
@@ -53,6 +60,15 @@ def test_port_taken_for_long() -> None:
 @pytest.mark.parametrize("channels", quick([2, 1024], 1))
 def test_extremes(channels: int) -> None:
     check(5, extreme_operations(5, channels))
+
+
+@pytest.mark.parametrize("channels", quick([12, 1023], 1))
+def test_rms_norms(channels: int) -> None:
+    """In turn with LayerNorms; |n| up to sqrt(1023), which 18 bits hold."""
+    operations = [random_operation(4, channels, 2, seed, spread=20) for seed in range(2)]
+    operations = [*of_rms(operations), rms_extremes(4, channels)]
+    unit = LayerNorm(4, channels, 2, rms=True)
+    simulate(unit, lambda ports: check_layernorm(ports, operations, rms=True))
 
 
 def test_stated_latencies() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
-from golden.random import positioned, widened
+from golden.random import positioned, turned, widened, with_gates
 from rtl.compile.program import Program, compile_model
 from rtl.control.loader import Loader
 from rtl.interface.command import FIELDS, Flag, Opcode, flags_byte
@@ -32,7 +32,11 @@ WIDE = Config(lanes=64, **SMALL_LIMITS | {"tokens": 128})
 PRECISE = Config(lanes=4, **SMALL_LIMITS, precise=True)
 WAYS = Config(lanes=4, columns=16, **SMALL_LIMITS)
 """A word has four parts, and most payloads end within one."""
+GATED = dataclasses.replace(PRECISE, gated=True)
+GATE = sum(field.bytes for field in FIELDS[Opcode.LINEAR][:-1])
+"""The byte of the fields that has the gate's shift."""
 BIASED, BIASED_WAYS = (dataclasses.replace(config, bias_heads=5) for config in (CONFIG, WAYS))
+TURNED_WAYS = dataclasses.replace(BIASED_WAYS, rotary_pairs=5)
 
 
 class Surroundings:
@@ -44,8 +48,8 @@ class Surroundings:
         Contents of the halves at each release: the words of every column tile.
     tables, norms
         Each table after its last byte; the NORMs as pushed, with gamma, beta and shifts.
-    bias
-        The words of the position bias by address.
+    bias, rotary
+        The words of the position bias and of rotary positions by address.
     operations
         Opcode, flags and fields of each.
     fills
@@ -62,6 +66,7 @@ class Surroundings:
         self.tables: list[bytes] = []
         self.norms: list[tuple[dict[str, int], list[list[int]]]] = []
         self.bias: dict[int, list[int]] = {}
+        self.rotary: dict[int, list[int]] = {}
         self.operations: list[tuple[int, int, int]] = []
         self.fills: list[int] = []
         self.error, self.end, self.taken = Error.NONE, False, 0
@@ -150,6 +155,10 @@ class Surroundings:
                 address = ctx.get(unit.bias.address)
                 assert address not in self.bias, "a word of the bias is written twice"
                 self.bias[address] = list(ctx.get(unit.bias.data))
+            if unit.config.rotary_pairs and ctx.get(unit.rotary.en):
+                address = ctx.get(unit.rotary.address)
+                assert address not in self.rotary, "a word of rotary positions is written twice"
+                self.rotary[address] = list(ctx.get(unit.rotary.data))
             if ctx.get(unit.norm_parameter.en):
                 assert cycle >= busy_until, "parameters of a running NORM are written"
                 channel = ctx.get(unit.norm_parameter.address)
@@ -169,7 +178,8 @@ class Surroundings:
                 done = ctx.get(unit.operation.payload)
                 flags = ctx.get(unit.operation.payload.flags.as_value())
                 self.operations.append((done.opcode, flags, done.fields))
-                if done.flags.table:
+                gate = done.fields >> 8 * GATE & 255 if done.opcode == Opcode.LINEAR else 0
+                if done.flags.table or (unit.config.gated and gate):
                     users.append(cycle + int(rng.integers(50, 900)))
             moved = offer and ctx.get(unit.model.ready)
             self.taken += int(bool(moved))
@@ -206,6 +216,21 @@ def expected_bias(program: Program) -> dict[int, list[int]]:
     return found
 
 
+def expected_rotary(program: Program) -> dict[int, list[int]]:
+    """Row tile r of cos and sin of each pair in turn, at r + 8 times their number."""
+    found = {}
+    for step in program.steps:
+        if step.opcode is Opcode.ROTARY:
+            n, rows = program.config.lanes, step.values["row_tiles"]
+            words = np.frombuffer(step.payload, np.uint8).reshape(-1, rows, 2, n)
+            values = np.ascontiguousarray(words.swapaxes(2, 3)).view("<i2")[..., 0]
+            assert len(values) == 2 * step.values["pairs"]
+            for number, of_rows in enumerate(values):
+                for row, word in enumerate(of_rows.tolist()):
+                    found[8 * number + row] = word
+    return found
+
+
 def expected_tiles(program: Program) -> tuple[list[list[bytes]], list[list[bytes]]]:
     """Weights and parameters of every fill of a half; EMBED's fills hold none."""
     weights: list[list[bytes]] = []
@@ -233,6 +258,7 @@ def expected_tiles(program: Program) -> tuple[list[list[bytes]], list[list[bytes
             ("post-norm-mean", 0.3, PRECISE),
             ("no-pooler", 0.3, WAYS),
             ("three-heads", 0.3, BIASED_WAYS),
+            ("bert-tiny", 0.3, GATED),
             *(
                 (name, pace, CONFIG)
                 for name in ("no-pooler", "post-norm-mean")
@@ -244,18 +270,24 @@ def expected_tiles(program: Program) -> tuple[list[list[bytes]], list[list[bytes
             *((name, 0.3, WAYS) for name in ("pre-norm", "post-norm-mean")),
             ("no-pooler", 0.3, BIASED),
             ("pre-norm", 0.3, BIASED_WAYS),
+            ("pre-norm", 0.3, TURNED_WAYS),
         ],
-        5,
+        6,
     ),
 )
 def test_program(name: str, pace: float, config: Config) -> None:
     """Each byte once, in its place, while weights, tables and NORMs are used for random times."""
     model = family(name, SMALL[name])
+    if config.gated:
+        model = with_gates(np.random.default_rng(0), model)
+        assert all(layer.ffn.gate is not None for layer in model.layers)
     if config.precise:
         model = widened(np.random.default_rng(0), model)
-        assert any(layer.ffn.up.table_low is not None for layer in model.layers)
+        assert any(layer.ffn.wide for layer in model.layers)
     if config.bias_heads:
         model = positioned(np.random.default_rng(0), model)
+    if config.rotary_pairs:
+        model = turned(np.random.default_rng(0), model)
     program = compile_model(model, config)
     found = load(program.stream(), pace=pace, config=config)
     assert found.error is Error.NONE
@@ -267,15 +299,9 @@ def test_program(name: str, pace: float, config: Config) -> None:
     tables = [step.payload for step in program.steps if step.opcode is Opcode.TABLE]
     assert found.tables == tables
     assert found.bias == expected_bias(program)
-    kinds = (Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND)
-    operations = []
-    for step in program.steps:
-        if step.opcode in kinds:
-            bits = 0
-            for field in reversed(FIELDS[step.opcode]):
-                bits = bits << 8 * field.bytes | step.values[field.name]
-            operations.append((step.opcode.value, flags_byte(step.flags), bits))
-    assert found.operations == operations
+    assert found.rotary == expected_rotary(program)
+    assert bool(found.rotary) == bool(config.rotary_pairs)
+    assert found.operations == operations_of(program)
     norms = [step for step in program.steps if step.opcode is Opcode.NORM]
     assert [norm[0] for norm in found.norms] == [step.values for step in norms]
     shifted = [Flag.SHIFTS in step.flags for step in norms]
@@ -290,6 +316,34 @@ def test_program(name: str, pace: float, config: Config) -> None:
         beta = flat[:, 2:6].copy().view("<i4")[:, 0].tolist()
         shifts = flat[:, 6].tolist() if has_shifts else [8] * len(flat)
         assert parameters == [list(channel) for channel in zip(gamma, beta, shifts)]
+
+
+def operations_of(program: Program) -> list[tuple[int, int, int]]:
+    """Opcode, flags and fields of each operation."""
+    found = []
+    for step in program.steps:
+        if step.opcode in (Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND):
+            bits = 0
+            for field in reversed(FIELDS[step.opcode]):
+                bits = bits << 8 * field.bytes | step.values[field.name]
+            found.append((step.opcode.value, flags_byte(step.flags), bits))
+    return found
+
+
+def test_a_gate_without_its_flag_is_none() -> None:
+    """The field of a LINEAR reads as 0, and nothing else of any descriptor does."""
+    program = compile_model(family("no-pooler", SMALL["no-pooler"]), GATED)
+    steps = tuple(
+        dataclasses.replace(step, values=step.values | {"gate": 255})
+        if step.opcode is Opcode.LINEAR
+        else step
+        for step in program.steps
+    )
+    found = load(dataclasses.replace(program, steps=steps).stream(), pace=0.3, config=GATED)
+    assert found.end
+    assert found.operations == operations_of(program)
+    kinds = [opcode for opcode, _, _ in found.operations]
+    assert {Opcode.LINEAR, Opcode.ATTEND} < set(kinds)
 
 
 def test_any_byte_is_a_shift() -> None:

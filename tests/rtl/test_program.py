@@ -252,6 +252,28 @@ def test_a_table_is_sent_when_it_changes() -> None:
     )
 
 
+def test_a_gate_without_a_table_gets_that_of_the_codes() -> None:
+    """A product is as wide as the latest table, which may be that of another layer."""
+    config = dataclasses.replace(CONFIG, precise=True, gated=True)
+    model = random_model(SHAPE, 4, precise=True, gated=True)
+    wide, other = model.layers[0], model.layers[1]
+    assert wide.ffn.gate is not None
+    assert wide.ffn.gate.table_low is not None
+    bare = dataclasses.replace(wide.ffn.gate, table=None, table_low=None)
+    other = dataclasses.replace(other, ffn=dataclasses.replace(wide.ffn, gate=bare))
+    program = compile_model(dataclasses.replace(model, layers=(wide, other)), config)
+    steps = {step.name: step for step in program.steps}
+    assert steps["layer.0.ffn.gate.table"].flags == Flag.WIDE
+    assert steps["layer.1.ffn.gate.table"].flags == Flag(0)
+    assert steps["layer.1.ffn.gate.table"].payload == bytes(range(256))
+    for layer in "01":
+        gate, product = (steps[f"layer.{layer}.ffn.{name}"] for name in ("gate", "hidden"))
+        assert (gate.flags & Flag.TABLE, product.flags & Flag.TABLE) == (Flag.TABLE, Flag(0))
+        places = ("destination", "destination_stride", "columns", "length")
+        assert [gate.values[p] for p in places] == [product.values[p] for p in places]
+        assert (gate.values["gate"], product.values["gate"]) == (0, wide.ffn.gate_shift)
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_whole_last_layer(name: str) -> None:
     """The last layer computes row tile 0 alone, but K and V; other poolings need all rows."""

@@ -11,7 +11,7 @@ import pytest
 from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
-from golden.random import limited, positioned, widened
+from golden.random import limited, positioned, turned, widened, with_gates, with_rms_norms
 from rtl.compile.program import Program, Step, compile_attention, compile_model
 from rtl.control.rules import Rules
 from rtl.interface.command import FIELDS, MAGIC, Flag, Opcode, flags_byte
@@ -31,17 +31,29 @@ FLAGS_OF = {
 }
 PRECISE_FLAGS_OF = FLAGS_OF | {Opcode.LINEAR: FLAGS_OF[Opcode.LINEAR] | WIDE, Opcode.TABLE: WIDE}
 BIASED_FLAGS_OF = {Opcode.HEADER: BIAS, Opcode.ATTEND: FLAGS_OF[Opcode.ATTEND] | BIAS}
-PRECISE, BIASED, WINDOWED, ALL = (
-    dataclasses.replace(CONFIG, precise=precise, bias_heads=heads, windows=windows)
-    for precise, heads, windows in (
-        (True, 0, False),
-        (False, 2, False),
-        (False, 0, True),
-        (True, 3, True),
-    )
-)
-KINDS = (CONFIG, PRECISE, BIASED, WINDOWED, ALL)
-NAMES = ("plain", "precise", "biased", "windowed", "all")
+RMS = LOGITS  # of NORM
+GATED = LOGITS  # of HEADER
+ROTARY = SHIFTS  # of HEADER and LINEAR
+CHOICES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "precise": {"precise": True},
+    "biased": {"bias_heads": 2},
+    "windowed": {"windows": True},
+    "rms": {"rms_norm": True},
+    "gated": {"gated": True},
+    "rotary": {"rotary_pairs": 6},
+    "all": {
+        "precise": True,
+        "bias_heads": 3,
+        "windows": True,
+        "rms_norm": True,
+        "gated": True,
+        "rotary_pairs": 7,
+    },
+}
+NAMES = tuple(CHOICES)
+KINDS = tuple(dataclasses.replace(CONFIG, **choice) for choice in CHOICES.values())
+_, PRECISE, BIASED, WINDOWED, OF_RMS, OF_GATES, OF_ROTARY, ALL = KINDS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +70,10 @@ class Entry:
 
 def entries_of(program: Program) -> list[Entry]:
     return [Entry(int(s.opcode), flags_byte(s.flags), dict(s.values)) for s in program.steps]
+
+
+TABLES = {Opcode.BIAS: BIAS, Opcode.ROTARY: ROTARY}
+"""What stands behind a HEADER with such a flag, in this order."""
 
 
 def sums(before: Sequence[Entry]) -> list[Entry]:
@@ -80,8 +96,10 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
     )
     filled = bool(done) or not encoder
     kinds = {e.opcode for e in before}
-    if len(before) == 1 and before[0].has(BIAS):
-        return entry.opcode != Opcode.BIAS
+    if before:
+        tables = [of for of, flag in TABLES.items() if before[0].has(flag)]
+        if len(before) <= len(tables):
+            return entry.opcode != tables[len(before) - 1]
     if encoder and any(e.opcode == Opcode.LINEAR and e.has(LOGITS) for e in before):
         return entry.opcode != Opcode.END
     match entry.opcode:
@@ -108,6 +126,8 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
             unsaid = (entry.has(flag) and not before[0].has(flag) for flag in (BIAS, WINDOW))
             return not filled or any(unsaid)
         case Opcode.LINEAR:
+            if before[0].has(GATED) and entry.values["gate"] and entry.flags & ~(FIRST | WIDE):
+                return True
             if not filled or (entry.has(TABLE) and Opcode.TABLE not in kinds):
                 return True
             shifted = bool(all_norms) and all_norms[-1].has(SHIFTS)
@@ -117,6 +137,9 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
                 if entry.flags & ~(FIRST | RESIDUAL | BANK | WIDE) or not entry.has(BANK):
                     return True
                 return not waiting or entry.has(FIRST) != norms[-1].has(FIRST)
+            of_rotary = FIRST | BANK | WIDE | ROTARY
+            if entry.has(ROTARY) and (entry.flags & ~of_rotary or not before[0].has(ROTARY)):
+                return True
             others = entry.flags & ~(BANK | FIRST | WIDE)
             if entry.has(LOGITS) and (others != LOGITS or not encoder):
                 return True
@@ -144,7 +167,7 @@ def exceeds(entry: Entry, before: Sequence[Entry], c: Config) -> bool:
             ]
         case Opcode.NORM:
             right = [
-                0 < v["channels"] <= c.hidden,
+                0 < v["channels"] <= (min(c.hidden, 1023) if entry.has(RMS) else c.hidden),
                 v["shift"] in range(1, 32),
                 v["epsilon"] in range(1, 2**50),
             ]
@@ -168,18 +191,25 @@ def exceeds(entry: Entry, before: Sequence[Entry], c: Config) -> bool:
             ]
         case Opcode.BIAS:
             right = [0 < v["heads"] <= c.bias_heads, 0 < v["row_tiles"] <= 6]
+        case Opcode.ROTARY:
+            right = [0 < v["pairs"] <= c.rotary_pairs, 0 < v["row_tiles"] <= 6]
         case Opcode.LINEAR:
             right = [0 < v["length"] <= max(c.hidden, c.ffn), v["columns"] > 0, v["shift"] < 16]
             if entry.has(BANK):
                 right += [inside("source"), v["source_stride"] <= 4 * bank]
             else:
                 right += [v["source"] == 0, max(v["length"], v["source_stride"]) <= c.hidden]
+            if entry.has(ROTARY):
+                of_head = range(v["rotary"], v["rotary"] + v["head_size"] // 2)
+                right += [v["head_size"] % 2 == 0, len(of_head) > 0, of_head.stop <= c.rotary_pairs]
             if entry.has(RESIDUAL) or entry.has(LOGITS):
                 right.append(v["destination"] == 0)
             else:
                 right += [inside("destination"), v["destination_stride"] <= 4 * bank]
             if entry.has(RESIDUAL):
                 right.append(max(v["columns"], v["destination_stride"]) <= c.hidden)
+            if before[0].has(GATED):
+                right.append(v["gate"] < 32)
             if entry.has(LOGITS):
                 right += [v["columns"] <= c.labels, v["destination_stride"] <= c.labels]
     return not all(right)
@@ -195,7 +225,15 @@ def ref_errors(
     if config.windows:
         more = {kind: flags_of.get(kind, 0) | WINDOW for kind in (Opcode.HEADER, Opcode.ATTEND)}
         flags_of = flags_of | more
+    if config.rms_norm:
+        flags_of = flags_of | {Opcode.NORM: flags_of[Opcode.NORM] | RMS}
+    if config.gated:
+        flags_of = flags_of | {Opcode.HEADER: flags_of.get(Opcode.HEADER, 0) | GATED}
+    if config.rotary_pairs:
+        more = {kind: flags_of.get(kind, 0) | ROTARY for kind in (Opcode.HEADER, Opcode.LINEAR)}
+        flags_of = flags_of | more
     opcodes = set(Opcode) - (set() if config.bias_heads else {Opcode.BIAS})
+    opcodes -= set() if config.rotary_pairs else {Opcode.ROTARY}
     for place, entry in enumerate(entries):
         before = entries[:place]
         foreign = (
@@ -247,17 +285,23 @@ def rtl_errors(
 
 
 def programs(config: Config = CONFIG) -> list[list[Entry]]:
-    """Each model with what the hardware has: wide operands, a bias of so many heads, windows."""
+    """Each model with what the hardware has: wide operands, a bias of so many heads, windows,
+    RMSNorms, gates, rotary positions."""
     found = []
     rng = np.random.default_rng(4)
     for name, shape in SMALL.items():
         for whole in (False, True):
             model = family(name, shape)
+            model = with_gates(rng, model) if config.gated else model
             model = widened(rng, model) if config.precise else model
-            if shape.heads <= config.bias_heads:
+            if shape.heads <= config.bias_heads and shape.kv_heads is None:
                 model = positioned(rng, model)
             if config.windows:
                 model = limited(rng, model)
+            if config.rms_norm:
+                model = with_rms_norms(rng, model)
+            if config.rotary_pairs and shape.head_size % 2 == 0:
+                model = turned(rng, model)
             found.append(entries_of(compile_model(model, config, whole_last_layer=whole)))
     return found
 
@@ -290,7 +334,7 @@ def altered(rng: np.random.Generator, entries: list[Entry]) -> list[Entry]:
                 value = int(rng.choice(options)) % (1 << 8 * width)
                 entries[place] = dataclasses.replace(entry, values=entry.values | {name: value})
             case _:
-                opcode = int(rng.integers(256 if rng.random() < 0.5 else 9))
+                opcode = int(rng.integers(256 if rng.random() < 0.5 else 10))
                 known = FIELDS[Opcode(opcode)] if opcode in set(Opcode) else ()
                 entries[place] = Entry(opcode, entry.flags, {f.name: 0 for f in known})
         if not entries:
@@ -302,14 +346,18 @@ def altered(rng: np.random.Generator, entries: list[Entry]) -> list[Entry]:
 def test_compiled_programs_are_taken(config: Config) -> None:
     whole = programs(config)
     biased = {entries[0].has(BIAS) for entries in whole}
-    assert biased == {0: {False}, 2: {False, True}, 3: {True}}[config.bias_heads]
+    assert biased == ({False, True} if config.bias_heads else {False})
+    assert {entries[0].has(ROTARY) for entries in whole} >= {bool(config.rotary_pairs)}
     for entries in whole:
         assert ref_errors(entries, config=config) == [Error.NONE] * len(entries)
     expected = [[Error.NONE] * len(entries) for entries in whole]
     assert rtl_errors(whole, config=config) == expected
 
 
-@pytest.mark.parametrize(("config", "flag"), [(BIASED, BIAS), (WINDOWED, WINDOW)])
+@pytest.mark.parametrize(
+    ("config", "flag"),
+    [(BIASED, BIAS), (WINDOWED, WINDOW), (OF_GATES, GATED), (OF_ROTARY, ROTARY)],
+)
 def test_a_header_that_asks_for_what_there_is_not(config: Config, flag: int) -> None:
     whole = [entries for entries in programs(config) if entries[0].has(flag)]
     assert whole
@@ -329,7 +377,7 @@ def test_wide_operands_are_refused_where_there_are_none() -> None:
 @pytest.mark.parametrize("seed", quick(range(3)))
 def test_altered_programs(seed: int, config: Config) -> None:
     rng, whole = np.random.default_rng(seed), programs(config)
-    streams = [altered(rng, whole[int(rng.integers(len(whole)))]) for _ in range(250)]
+    streams = [altered(rng, whole[int(rng.integers(len(whole)))]) for _ in range(300)]
     expected = [ref_errors(stream, config=config) for stream in streams]
     assert rtl_errors(streams, config=config) == expected
     last = [errors[-1] for errors in expected]
@@ -397,7 +445,62 @@ def test_a_position_bias_stands_behind_its_header() -> None:
     assert found == [ref_errors(stream, config=BIASED) for stream in streams]
 
 
-@pytest.mark.parametrize("config", [CONFIG, BIASED], ids=["plain", "biased"])
+def test_rotary_positions_stand_behind_header_and_bias() -> None:
+    """Once and directly; what a LINEAR may ask of them, and of what size they are."""
+    both = dataclasses.replace(OF_ROTARY, bias_heads=3)
+    header, bias, rotary, *others = next(
+        entries for entries in programs(both) if entries[0].flags == BIAS | ROTARY
+    )
+    assert (bias.opcode, rotary.opcode) == (Opcode.BIAS, Opcode.ROTARY)
+    q = next(e for e in others if e.opcode == Opcode.LINEAR and e.has(ROTARY))
+    until = others[: others.index(q)]
+
+    def of(entry: Entry, flags: int | None = None, **values: int) -> Entry:
+        flags = entry.flags if flags is None else flags
+        return Entry(entry.opcode, flags, entry.values | values)
+
+    alone = of(header, ROTARY)
+    taken = [header, bias, rotary, *until]
+    cases = [
+        ([*taken, q], Error.NONE),
+        ([alone, rotary, *until, q], Error.NONE),
+        ([header, rotary], Error.FORMAT),
+        ([header, bias, *until], Error.FORMAT),
+        ([header, bias, rotary, rotary], Error.FORMAT),
+        ([header, bias, bias], Error.FORMAT),
+        ([of(header, BIAS), bias, rotary], Error.FORMAT),
+        ([of(header, BIAS), bias, *until, q], Error.FORMAT),
+        ([of(header, BIAS), bias, *until, of(q, 0)], Error.NONE),
+        ([*taken, rotary], Error.FORMAT),
+        *(
+            ([*taken, of(q, ROTARY | flag)], Error.NONE if flag in (FIRST, BANK) else Error.FORMAT)
+            for flag in (FIRST, TABLE, TRANSPOSED, RESIDUAL, CHAINED, BANK, LOGITS)
+        ),
+        *(
+            ([alone, of(rotary, pairs=pairs)], Error.NONE if 0 < pairs < 7 else Error.LIMIT)
+            for pairs in (0, 1, 6, 7, 8, 262)
+        ),
+        *(
+            ([alone, of(rotary, row_tiles=rows)], Error.NONE if 0 < rows < 7 else Error.LIMIT)
+            for rows in (0, 1, 6, 7, 8, 256, 65535)
+        ),
+        *(
+            (
+                [*taken, of(q, head_size=size, rotary=first)],
+                Error.NONE if size in (2, 4, 6, 12) and first + size / 2 <= 6 else Error.LIMIT,
+            )
+            for size in (0, 1, 2, 3, 4, 6, 12, 14, 256, 65534)
+            for first in (0, 3, 4, 5, 6, 256, 65535)
+        ),
+        ([*taken, of(q, 0, head_size=3, rotary=9)], Error.NONE),
+    ]
+    streams = [stream for stream, _ in cases]
+    found = rtl_errors(streams, config=both)
+    assert [errors[-1] for errors in found] == [error for _, error in cases]
+    assert found == [ref_errors(stream, config=both) for stream in streams]
+
+
+@pytest.mark.parametrize("config", [CONFIG, BIASED, OF_ROTARY], ids=["plain", "biased", "rotary"])
 def test_any_order(config: Config) -> None:
     """Descriptors of a sound program in any order and number, behind its HEADER."""
     rng, whole = np.random.default_rng(7), programs(config)
@@ -408,6 +511,52 @@ def test_any_order(config: Config) -> None:
         streams.append([entries[0], *some])
     expected = [ref_errors(stream, config=config) for stream in streams]
     assert rtl_errors(streams, config=config) == expected
+
+
+@pytest.mark.parametrize("hidden", [1023, 1024])
+def test_an_rms_norm_has_at_most_1023_channels(hidden: int) -> None:
+    """A LayerNorm has what the configuration takes; without the option the flag is none."""
+    config = dataclasses.replace(CONFIG, hidden=hidden)
+    header, norm, *_ = programs(OF_RMS)[0]
+    for options, flags, channels, error in (
+        (True, RMS, 1023, Error.NONE),
+        (True, RMS, 1024, Error.LIMIT),
+        (True, 0, hidden, Error.NONE),
+        (False, RMS, 1023, Error.FORMAT),
+    ):
+        one = dataclasses.replace(norm, flags=flags, values=norm.values | {"channels": channels})
+        made = dataclasses.replace(config, rms_norm=options)
+        (found,) = rtl_errors([[header, one]], config=made)
+        assert found == [Error.NONE, error]
+
+
+def test_a_linear_with_a_gate_has_no_other_way_of_ending() -> None:
+    """FIRST_TILE and WIDE alone, a shift up to 31; without GATED the field is not read."""
+    header, *others = next(entries for entries in programs(ALL) if entries[0].has(GATED))
+    place = next(n for n, e in enumerate(others) if e.opcode == Opcode.LINEAR and e.values["gate"])
+    until, gated = others[:place], others[place]
+    plain = gated.flags & ~WIDE
+
+    def of(flags: int, gate: int) -> Entry:
+        return dataclasses.replace(gated, flags=flags, values=gated.values | {"gate": gate})
+
+    cases = [
+        (header, of(plain, 1), Error.NONE),
+        (header, of(plain | FIRST, 31), Error.NONE),
+        (header, of(plain | WIDE, 2), Error.NONE),
+        (header, of(plain, 32), Error.LIMIT),
+        (header, of(plain, 255), Error.LIMIT),
+        *((header, of(plain | flag, 1), Error.FORMAT) for flag in (TABLE, TRANSPOSED, BANK)),
+        *((header, of(plain | flag, 0), Error.NONE) for flag in (TABLE, TRANSPOSED, BANK)),
+        *((header, of(plain | flag, 1), Error.FORMAT) for flag in (RESIDUAL, LOGITS, SHIFTS)),
+    ]
+    without = dataclasses.replace(header, flags=header.flags & ~GATED)
+    cases += [(without, of(plain, gate), Error.NONE) for gate in (0, 1, 31, 32, 255)]
+    cases += [(without, of(plain | BANK, gate), Error.NONE) for gate in (0, 1, 255)]
+    streams = [[of_header, *until, one] for of_header, one, _ in cases]
+    found = rtl_errors(streams, config=ALL)
+    assert [errors[-1] for errors in found] == [error for _, _, error in cases]
+    assert found == [ref_errors(stream, config=ALL) for stream in streams]
 
 
 @pytest.mark.parametrize("config", [CONFIG, PRECISE, ALL], ids=["plain", "precise", "all"])
@@ -421,7 +570,8 @@ def test_attention_alone(config: Config) -> None:
     streams = [entries]
     for _ in range(200):
         others = [*entries[1:], *whole[int(rng.integers(len(whole)))][1:]]
-        first = entries[: 1 + int(biased and rng.random() < 0.8)]
+        tables = sum(e.opcode in TABLES for e in entries)
+        first = entries[: 1 + tables * int(rng.random() < 0.8)]
         streams.append([*first, *(others[i] for i in rng.integers(0, len(others), 5))])
     expected = [ref_errors(stream, encoder=False, config=config) for stream in streams]
     assert expected[0] == [Error.NONE] * len(entries)
@@ -436,9 +586,7 @@ def named(name: str) -> Step:
 def test_flags_are_those_of_the_format() -> None:
     assert [flags_byte(flag) for flag in Flag] == [
         *(1 << bit for bit in range(8)),
-        WIDE,
-        BIAS,
-        WINDOW,
+        *(WIDE, BIAS, WINDOW, ROTARY, RMS, GATED),
     ]
     assert [flag.name for flag in Flag if flags_byte(flag) == WIDE] == ["CHAINED", "WIDE", "BIAS"]
     assert named("logits").flags & Flag.LOGITS

@@ -52,6 +52,7 @@ def test_documentation() -> None:
             "last score of L keys to the first p that may be read": softmax.START_LATENCY
             + softmax.pass_cycles(n, keys),
             "score to the softmax, with `--bias-heads`": s.scored(1) - s.scored(0),
+            "write of a turned column after that of others, with `--rotary-pairs`": s.TURNED_LATE,
             "LayerNorm's last read of pass 1 to its constants": layernorm.constants_latency(n),
             "LayerNorm's read in pass 2 to the write": layernorm.LayerNorm.latency,
         }

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
-from golden.random import limited, positioned, widened
+from golden.random import limited, positioned, turned, widened, with_gates
 from rtl.compile.program import Program, Step, compile_model
 from rtl.control.sequencer import Sequencer
 from rtl.interface.command import BANK_SHIFT, FIELDS, Flag, Opcode, bank_address, flags_byte
@@ -21,6 +21,9 @@ from tests.tiers import quick
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 N = CONFIG.lanes
 Tile = dict[str, int]
+
+
+TURNED = ("turned", "place", "pair", "last_pair", "begins", "repeats")
 
 
 def word(address: int) -> int:
@@ -83,6 +86,8 @@ class RefSequencer:
             kind = Epilogue.RESIDUAL
         if flags & Flag.LOGITS:
             kind = Epilogue.LOGITS
+        # A product has the width of the latest table.
+        uses_table = bool(flags & Flag.TABLE) or v["gate"] > 0
         tiles = -(-v["columns"] // N)
         for tile in range(tiles):
             for number, row in enumerate(rows):
@@ -105,18 +110,28 @@ class RefSequencer:
                     "epilogue": kind.value,
                     "transposed": transposed,
                     "table": bool(flags & Flag.TABLE),
-                    "table_last": bool(flags & Flag.TABLE) and last and tile == tiles - 1,
+                    "table_last": uses_table and last and tile == tiles - 1,
                     "weight_buffer": self.half,
                     "address": word(v["destination"])
                     + (number // N if gathers else row) * stride
                     + tile * (self.rows * N if transposed else N),
                     "columns": self.present[row] if transposed else min(N, v["columns"] - tile * N),
-                    "shift": v["shift"],
+                    "shift": v["gate"] or v["shift"],
+                    "gated": v["gate"] > 0,
                     "gather": gathers,
                     "row_tile_done": bool(flags & Flag.RESIDUAL)
                     and tile == tiles - 1
                     and (not gathers or last or number % N == N - 1),
+                    "turned": bool(flags & Flag.ROTARY),
                 } | ({"lane": number % N, "read": row * stride + tile * N} if gathers else {})
+                if flags & Flag.ROTARY:
+                    made |= {
+                        "place": row - max(begin for begin in self.begins if begin <= row),
+                        "pair": v["rotary"],
+                        "last_pair": v["rotary"] + v["head_size"] // 2 - 1,
+                        "begins": tile == 0,
+                        "repeats": number > 0,
+                    }
                 if flags & Flag.WIDE:
                     yield made | {"low": 1, "joined": 0}
                 yield made | {"low": 0, "joined": bool(flags & Flag.WIDE)}
@@ -244,6 +259,7 @@ def rtl_tiles(program: Program, lengths: list[int], stall: float) -> tuple[list[
                 tag = tile.tag
                 step = steps[tile.operation]
                 fenced = step.opcode is Opcode.ATTEND or step.flags & Flag.BANK
+                fenced |= step.opcode is Opcode.LINEAR and step.values["gate"] > 0
                 if tile.operation != before and fenced and not was_quiet:
                     wrong.append(f"{step.name} began before the array was quiet")
                 before = tile.operation
@@ -271,6 +287,10 @@ def rtl_tiles(program: Program, lengths: list[int], stall: float) -> tuple[list[
                     plain |= {"head": tag.head, "biased": ctx.get(unit.biased)}
                 if config.has_apart:
                     plain["apart"] = tag.apart
+                if config.gated:
+                    plain["gated"] = tag.gated
+                if config.rotary_pairs:
+                    plain |= {name: getattr(tag, name) for name in TURNED}
                 found.append({k: int(getattr(x, "value", x)) for k, x in plain.items()})
                 quiet = int(rng.integers(5, 30))
             else:
@@ -311,22 +331,29 @@ def test_tiles(name: str, lengths: list[int]) -> None:
     """Every field that matters of every tile of a whole program, in order.
 
     Each model meets stalls, both widths of operands and a position bias or none, in each
-    combination, and each batch too; then windows of their own.
+    combination, and each batch too; then windows, gates and rotary positions of their own.
     """
     place = list(SMALL).index(name) + LENGTHS.index(lengths)
     stall, precise = (0.0, 0.6)[place % 2], bool(place // 2 % 2)
     whole = lengths in ([1], [4], [1, 9])
     model = family(name, SMALL[name])
+    gated = place % 7 < 3
+    if gated:
+        model = with_gates(np.random.default_rng(place), model)
     if precise:
         model = widened(np.random.default_rng(sum(lengths)), model)
-    biased = place % 3 > 0
+    biased = place % 3 > 0 and model.shape.kv_heads is None
     if biased:
         model = positioned(np.random.default_rng(place), model)
     heads = model.shape.heads + place % 2 if biased else 0
     windows = place % 5 > 1
     if windows:
         model = limited(np.random.default_rng(place + sum(lengths)), model)
-    config = dataclasses.replace(CONFIG, precise=precise, bias_heads=heads, windows=windows)
+    pairs = place % 4 * model.shape.head_size if model.shape.head_size % 2 == 0 else 0
+    if pairs:
+        model = turned(np.random.default_rng(place), model)
+    choices = {"precise": precise, "windows": windows, "gated": gated, "rotary_pairs": pairs}
+    config = dataclasses.replace(CONFIG, bias_heads=heads, **choices)
     program = compile_model(model, config, whole_last_layer=whole)
     expected = list(RefSequencer(lengths).tiles(program.steps))
     actual, wrong = rtl_tiles(program, lengths, stall)
@@ -335,11 +362,13 @@ def test_tiles(name: str, lengths: list[int]) -> None:
     for place, (wanted, tile) in enumerate(zip(expected, actual)):
         sources = {wanted["a"], wanted["b"]}
         waits = {"weights": Operand.WEIGHT.value in sources, "norm": Operand.X8.value in sources}
-        wanted = {"softmax": 0} | wanted | waits
+        wanted = {"softmax": 0, "turned": 0} | wanted | waits
         if "apart" in wanted:
             wanted["apart"] %= config.bias_head_words
         absent = [] if config.bias_heads else ["head", "biased"]
         absent += [] if config.has_apart else ["apart"]
+        absent += [] if config.gated else ["gated"]
+        absent += [] if config.rotary_pairs else ["turned"]
         wanted = {k: v for k, v in wanted.items() if k not in absent}
         shown = {field: tile[field] for field in wanted}
         assert shown == {k: int(v) for k, v in wanted.items()}, f"tile {place}"

@@ -16,7 +16,12 @@ BUS = Bus(data_bits=64, burst=8, outstanding=4)
 
 
 def limits(
-    lanes: int, columns: int | None = None, bias_heads: int = 0, windows: bool = False
+    lanes: int,
+    columns: int | None = None,
+    bias_heads: int = 0,
+    windows: bool = False,
+    gated: bool = False,
+    rotary_pairs: int = 0,
 ) -> Config:
     return Config(
         lanes=lanes,
@@ -27,6 +32,8 @@ def limits(
         labels=4,
         bias_heads=bias_heads,
         windows=windows,
+        gated=gated,
+        rotary_pairs=rotary_pairs,
     )
 
 
@@ -38,11 +45,9 @@ class Subject(Compiled):
 
 
 @cache
-def subjects(
-    lanes: int, columns: int | None = None, bias_heads: int = 0, windows: bool = False
-) -> tuple[Subject, ...]:
+def subjects(lanes: int, columns: int | None = None, *choices: Any) -> tuple[Subject, ...]:
     """The first image is aligned to nothing but words, the second crosses a page where it can."""
-    made = limits(lanes, columns, bias_heads, windows)
+    made = limits(lanes, columns, *choices)
     first = Subject("no-pooler", made, address=0x1000 + lanes)
     end = first.address + len(image_bytes(first.image))
     second = -(-end // 4096) * 4096 + 4096 - lanes

@@ -38,9 +38,16 @@ Played = tuple[volume.Job, Model, Program, tuple[int, ...], np.ndarray]
 
 
 def jobs(config: Config, seed: int) -> Iterator[Played]:
-    """All families, the last layer cut and whole, on all batches that they take."""
+    """All families, the last layer cut and whole, on all batches that they take.
+
+    By an even seed those of pre-norm that can be are without norm1 in layer 0, by an odd one all
+    have a norm in the head.
+    """
     for name, shape in SHAPES.items():
-        model = family(name, shape, seed, precise=config.precise)
+        odd = bool(seed % 2)
+        kinds = {"precise": config.precise, "gated": config.gated}
+        kinds |= {"first_norm": odd, "head_norm": odd}
+        model = family(name, shape, seed, **kinds)
         program = compile_model(model, config, whole_last_layer=bool(seed % 2))
         table = embedding_table(model, LANES)
         for lengths in BATCHES:
@@ -59,20 +66,20 @@ def jobs(config: Config, seed: int) -> Iterator[Played]:
 
 @pytest.mark.verilator
 @pytest.mark.parametrize(
-    ("columns", "precise"),
+    ("columns", "precise", "gated"),
     [
-        (16, False),
-        pytest.param(8, False, marks=pytest.mark.slow),
-        pytest.param(32, False, marks=pytest.mark.slow),
-        pytest.param(8, True, marks=pytest.mark.slow),
-        pytest.param(32, True, marks=pytest.mark.slow),
+        (16, False, False),
+        pytest.param(8, False, False, marks=pytest.mark.slow),
+        pytest.param(32, False, False, marks=pytest.mark.slow),
+        pytest.param(8, True, True, marks=pytest.mark.slow),
+        pytest.param(32, True, False, marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize("stream_bytes", quick([None, 1]))
 def test_every_family_on_a_wide_array(
-    columns: int, precise: bool, stream_bytes: int | None
+    columns: int, precise: bool, gated: bool, stream_bytes: int | None
 ) -> None:
-    config = Config(lanes=LANES, columns=columns, precise=precise, **LIMITS)
+    config = Config(lanes=LANES, columns=columns, precise=precise, gated=gated, **LIMITS)
     played = list(jobs(config, 1 if stream_bytes else 2))
     assert len(played) >= 60
     results = volume.simulate(config, [job for job, *_ in played], stream_bytes=stream_bytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,26 +59,29 @@ def ports_of(fault: str = "", config: Config = CONFIG) -> NativePorts:
 
 
 @pytest.mark.parametrize(
-    ("columns", "precise", "bias_heads", "windows"),
+    ("columns", "precise", "choices"),
     [
-        (4, False, 0, False),
-        (4, False, 3, False),
-        (4, False, 0, True),
-        pytest.param(4, True, 0, False, marks=pytest.mark.slow),
-        pytest.param(8, False, 0, False, marks=pytest.mark.slow),
-        pytest.param(8, False, 0, True, marks=pytest.mark.slow),
-        pytest.param(16, True, 0, False, marks=pytest.mark.slow),
-        pytest.param(16, True, 16, True, marks=pytest.mark.slow),
+        (4, False, {}),
+        (4, False, {"bias_heads": 3}),
+        (4, False, {"windows": True}),
+        (4, False, {"gated": True}),
+        pytest.param(4, False, {"rotary_pairs": 10}, marks=pytest.mark.thorough),
+        pytest.param(4, True, {}, marks=pytest.mark.slow),
+        pytest.param(8, False, {}, marks=pytest.mark.slow),
+        pytest.param(8, False, {"windows": True}, marks=pytest.mark.slow),
+        pytest.param(16, True, {}, marks=pytest.mark.slow),
+        pytest.param(
+            16,
+            True,
+            {"bias_heads": 16, "windows": True, "gated": True, "rotary_pairs": 10},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 @pytest.mark.parametrize("name", sorted(exercises("attention")))
-def test_the_sound_unit(
-    name: str, columns: int, precise: bool, bias_heads: int, windows: bool
-) -> None:
+def test_the_sound_unit(name: str, columns: int, precise: bool, choices: dict[str, Any]) -> None:
     exercise = exercises("attention")[name]
-    config = dataclasses.replace(
-        CONFIG, columns=columns, precise=precise, bias_heads=bias_heads, windows=windows
-    )
+    config = dataclasses.replace(CONFIG, columns=columns, precise=precise, **choices)
     finish(exercise.function(ports_of(config=config), **exercise.arguments))
 
 

@@ -58,6 +58,9 @@ SHAPES = {
         layers=2, hidden=20, heads=2, head_size=10, ffn=30, labels=5, **SIZES, pooling="none"
     ),
     "factorised": Shape(layers=2, hidden=40, heads=2, head_size=20, ffn=30, labels=3, **SIZES),
+    "pairs": Shape(
+        layers=2, hidden=6, heads=3, head_size=2, ffn=9, labels=3, **SIZES, pooling="mean"
+    ),
     "one": Shape(layers=1, hidden=1, heads=1, head_size=1, ffn=1, labels=1, **SIZES),
 }
 FACTORISED = {"factorised": 13}
@@ -281,6 +284,18 @@ CHOICES: dict[str, dict[str, Any]] = {
     "precise": {"precise": True},
     "biased": {"bias_heads": 3},
     "windowed": {"windows": True},
+    "rms": {"rms_norm": True},
+    "gated": {"gated": True},
+    "precise gated": {"precise": True, "gated": True},
+    "rotary": {"rotary_pairs": 64},
+    "precise biased windowed rms gated rotary": {
+        "precise": True,
+        "bias_heads": 3,
+        "windows": True,
+        "rms_norm": True,
+        "gated": True,
+        "rotary_pairs": 64,
+    },
 }
 """What models have, and the hardware that takes it."""
 
@@ -296,6 +311,7 @@ CHOICES: dict[str, dict[str, Any]] = {
         ("odd", (40,)),
         ("chained", (2, 3, 1, 9, 9, 40)),
         ("three-heads", (70,)),
+        ("pairs", (2, 3, 1, 9, 9, 40)),
         ("every-token", (23,)),
         ("factorised", (5, 30)),
         ("one", (3,)),
@@ -309,7 +325,8 @@ def test_choices_of_the_hardware(
     rng = np.random.default_rng(3)
     ids = rng.integers(0, VOCABULARY, sum(lengths))
     for seed in range(3):
-        model = random_model(SHAPES[shape], seed, FACTORISED.get(shape, 0), **{kind: True})
+        kinds = dict.fromkeys(kind.split(), True)
+        model = random_model(SHAPES[shape], seed, FACTORISED.get(shape, 0), **kinds)
         program = compile_model(model, config, whole_last_layer=bool(seed % 2))
         traces: list[dict[str, np.ndarray]] = []
         wanted = run_batch(model, ids, None, np.ones(len(ids), bool), lengths, traces)

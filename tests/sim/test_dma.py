@@ -15,7 +15,7 @@ from golden.encoder import run_batch
 from golden.store import load
 from quant.calibrate import ensure
 from rtl.accelerator_dma import MOST_OWED
-from rtl.compile.fit import fitting
+from rtl.compile.fit import fitting, has_gates
 from rtl.compile.image import image_bytes
 from rtl.compile.program import Program, compile_model, image_of
 from rtl.dma.bus import Bus
@@ -71,7 +71,8 @@ def exact(board: MemoryBoard, lanes: int, latencies: Sequence[int], *choices: in
     """Logits and counters of both subjects on memories of these latencies.
 
     choices
-        Columns, heads of a position bias and windows, where they are others than the default's.
+        Columns, heads of a position bias, windows, gates and pairs of rotary positions, where they
+        are others than the default's.
     """
     for subject in subjects(lanes, *choices):
         for latency in latencies:
@@ -103,10 +104,16 @@ def test_more_columns_than_lanes() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("bias_heads", "windows"), [(2, False), (0, True)])
-def test_choices(bias_heads: int, windows: bool) -> None:
-    """The words of a position bias come over the bus, behind the HEADER; windows cost none."""
-    choices = None, bias_heads, windows
+@pytest.mark.parametrize(
+    ("bias_heads", "windows", "gated", "rotary_pairs"),
+    [(2, False, False, 0), (0, True, False, 0), (0, False, True, 0), (2, False, False, 4)],
+)
+def test_choices(bias_heads: int, windows: bool, gated: bool, rotary_pairs: int) -> None:
+    """The words of a position bias and of rotary positions come over the bus, behind the HEADER;
+    windows and gates cost none."""
+    choices = None, bias_heads, windows, gated, rotary_pairs
+    models = [subject.model for subject in subjects(4, *choices)]
+    assert any(map(has_gates, models)) == gated
     board = MemoryBoard(library(design_of(limits(4, *choices), BUS), BUS), BUS)
     board.hold({one.address: image_bytes(one.image) for one in subjects(4, *choices)})
     exact(board, 4, (1, 20), *choices)

@@ -141,10 +141,12 @@ def test_a_memory_of_several_counts_each() -> None:
     assert Memory("", 32, 4096, 4).blocks == 4 * Memory("", 32, 4096).blocks == 32
 
 
-@pytest.mark.parametrize(("bias_heads", "windows"), [(0, False), (3, True)])
-def test_the_memories_are_those_of_the_verilog(bias_heads: int, windows: bool) -> None:
+@pytest.mark.parametrize(("bias_heads", "windows", "rotary_pairs"), [(0, False, 0), (3, True, 5)])
+def test_the_memories_are_those_of_the_verilog(
+    bias_heads: int, windows: bool, rotary_pairs: int
+) -> None:
     """Width and depth of each, as the generated accelerator instantiates them."""
-    made = replace(small(4), bias_heads=bias_heads, windows=windows)
+    made = replace(small(4), bias_heads=bias_heads, windows=windows, rotary_pairs=rotary_pairs)
     verilog = generated("accelerator", made).verilog
     found = sorted((held.bits, held.words) for held in of_verilog(verilog, "accelerator"))
     told = [(m.width, m.depth) for m in memories(made) for _ in range(m.count)]
@@ -211,8 +213,8 @@ def test_a_fit_finds_the_formula_that_made_its_points() -> None:
     truth = area.Fit(
         2.5,
         {
-            "LUT4": np.array([700, 1500, 60, 110, 30, 200]),
-            "FF": np.array([900, 1800, 20, 70, 400, 300]),
+            "LUT4": np.array([700, 1500, 60, 110, 30, 200, 210, 150]),
+            "FF": np.array([900, 1800, 20, 70, 400, 300, 70, 360]),
         },
     )
 
@@ -229,6 +231,8 @@ def test_a_fit_finds_the_formula_that_made_its_points() -> None:
         Config(lanes=4, columns=16, dsp_macs=5),
         Config(lanes=4, bias_heads=2),
         Config(lanes=4, windows=True),
+        Config(lanes=4, gated=True),
+        Config(lanes=4, rotary_pairs=6),
     ]
     found = area.fitted(tuple(point(config) for config in configs))
     wide = Config(
@@ -240,12 +244,14 @@ def test_a_fit_finds_the_formula_that_made_its_points() -> None:
         precise=True,
         bias_heads=16,
         windows=True,
+        rotary_pairs=64,
+        gated=True,
     )
     wider = Config(lanes=16, columns=128)
     for config in (*configs, wide, wider):
         for name, value in truth.of(config).items():
             assert abs(found.of(config)[name] - value) <= 2
-    with pytest.raises(ValueError, match="1 points do not determine 6 coefficients"):
+    with pytest.raises(ValueError, match="1 points do not determine 8 coefficients"):
         area.fitted((point(configs[0]),))
 
 

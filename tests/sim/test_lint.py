@@ -108,7 +108,17 @@ def test_no_tool_has_anything_to_say(name: str, lanes: int, tmp_path: Path) -> N
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "choice", [{"precise": True}, {"bias_heads": 12}, {"bias_heads": 1}, {"windows": True}], ids=str
+    "choice",
+    [
+        {"precise": True},
+        {"bias_heads": 12},
+        {"bias_heads": 1},
+        {"windows": True},
+        {"rms_norm": True},
+        {"gated": True},
+        {"rotary_pairs": 32},
+    ],
+    ids=str,
 )
 def test_no_tool_has_anything_to_say_of_a_choice(choice: dict[str, Any], tmp_path: Path) -> None:
     generate("accelerator", Config(lanes=4, **choice), tmp_path)

@@ -103,6 +103,26 @@ def test_a_position_bias_costs_its_words_and_a_cycle_where_a_softmax_is_awaited(
     assert more == 8 + 2 + 12 + 1 + 2 * 2
 
 
+def test_rotary_positions_cost_their_words_alone(tmp_path: Path) -> None:
+    """Of one head of 16 channels: 3 row tiles of 8 pairs, cos and sin, are 48 words of 2 planes."""
+    options = (*SMALL, "--tokens", "10", "--whole-last-layer")
+    plain = found(tmp_path / "plain.json", *options)
+    turned = found(tmp_path / "turned.json", *options, "--rotary")
+    assert turned["model"] == plain["model"] + ", rotary positions"
+    assert turned["macs"] == plain["macs"]
+    assert turned["total_cycles"] - plain["total_cycles"] == 8 + 2 + 96 + 1
+
+
+def test_a_gate_is_a_layer_more(tmp_path: Path) -> None:
+    """Of 10 tokens, 16 channels and 32 hidden ones: 3 row tiles by 8 column tiles of 16 cycles."""
+    options = (*SMALL, "--tokens", "10", "--whole-last-layer")
+    plain = found(tmp_path / "plain.json", *options)
+    gated = found(tmp_path / "gated.json", *options, "--gated")
+    assert gated["model"] == plain["model"] + ", gated"
+    assert gated["macs"] - plain["macs"] == 2 * 10 * 16 * 32
+    assert gated["active"] - plain["active"] == 2 * 3 * 8 * 16
+
+
 def test_windows_in_the_layers_that_have_them(tmp_path: Path) -> None:
     """Of 10 tokens, row tiles of 4 and one head of 16 channels: the pairs that are seen, and the
     keys whose tiles have some, for each of the three row tiles of queries.
@@ -271,6 +291,8 @@ def test_bert_base(tmp_path: Path) -> None:
         ("--shape 2,16,32 --batch 64", "--batch needs a model, --shape is none"),
         ("--position-bias", "--position-bias is for --shape: a model has one or not"),
         ("--window 1,1", "--window is for --shape: the layers of a model have windows or not"),
+        ("--rotary", "--rotary is for --shape: the layers of a model are or are not"),
+        ("--gated", "--gated is for --shape: the layers of a model are or are not"),
         ("--shape 2,16,32 --window 64", "'64' is no window: give the keys before and those behind"),
         ("--shape 2,16,32 --window 64,x", "'x' is not a whole number"),
         ("--shape 2,16,32 --window 4096,1", "'4096,1': before is 4096; allowed 0..4095"),

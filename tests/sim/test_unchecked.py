@@ -13,11 +13,11 @@ from random import Random
 import pytest
 
 from rtl.compile.__main__ import main
-from rtl.compile.fit import fitting_model
+from rtl.compile.fit import fitting_model, has_gates
 from rtl.compile.image import Image, image_bytes
 from rtl.compile.program import compile_model
 from rtl.compile.unchecked import config_for, violations
-from rtl.interface.command import Flag, bank_address
+from rtl.interface.command import ROTARY_BIT, Flag, Opcode, bank_address
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.machine.job import Packets
@@ -224,7 +224,8 @@ def test_six_bits_of_s_count(s: int) -> None:
 
 
 BIASED, WINDOWED = config(N, bias_heads=2), config(N, windows=True)
-LIMITS = [(1, config(N)), (2, config(N)), (3, BIASED), (4, WINDOWED)]
+GATED, ROTARY = config(N, gated=True), config(N, rotary_pairs=8)
+LIMITS = [(1, config(N)), (2, config(N)), (3, BIASED), (4, WINDOWED), (5, GATED), (6, ROTARY)]
 
 
 def test_a_position_bias_that_is_too_short() -> None:
@@ -241,6 +242,84 @@ def test_a_position_bias_that_is_too_short() -> None:
         set_field(pieces[place(subject, step)][0], name, value)
         said = list(violations(joined(pieces, N), BIASED))
         assert any(line.endswith(wrong) for line in said), said
+
+
+def gated_logits(subject: Subject, stream: bytes) -> tuple[Error, list[int]]:
+    """Of hardware with gates."""
+    run = subject.sound(ALL).but(model=Packets.whole(stream, N), logits=None)
+    ((_, _, facts),) = shown(program(GATED), GATED, [(Case(0, "", (run,)), (subject,))])
+    (seen,) = facts.runs
+    return seen.error, seen.logits.tolist()
+
+
+@pytest.mark.thorough
+def test_a_gate_that_nothing_has_written() -> None:
+    """Of its LINEAR; and a field that is none, since the HEADER has no GATED."""
+    plain = next(s for s in subjects(GATED) if not has_gates(s.model))
+    gated = next(s for s in subjects(GATED) if has_gates(s.model))
+    assert list(violations(gated.stream, GATED)) == list(violations(plain.stream, GATED)) == []
+    pieces = [(bytearray(body), bytearray(payload)) for body, payload in parts(plain)]
+    for (body, _), step in zip(pieces, plain.program.steps):
+        if step.opcode is Opcode.LINEAR:
+            set_field(body, "gate", 255)
+    stream = joined(pieces, N)
+    assert list(violations(stream, GATED)) == []
+    assert gated_logits(plain, stream) == (Error.NONE, sound(plain))
+    gate = next(step.name for step in gated.program.steps if step.name.endswith(".gate"))
+    pieces = [(bytearray(body), bytearray(payload)) for body, payload in parts(gated)]
+    del pieces[place(gated, gate)]
+    stream = joined(pieces, N)
+    (said,) = violations(stream, GATED)
+    assert "destination has words that nothing has written, for sequences of" in said
+    error, logits = gated_logits(gated, stream)
+    assert error is Error.NONE
+    assert logits != sound(gated)
+
+
+def test_what_hardware_does_not_check_of_rotary_positions() -> None:
+    subject = next(s for s in subjects(ROTARY) if s.model.rotary)
+    q, tables = (
+        subject.program.steps[place(subject, name)].values for name in ("layer.0.q", "rotary")
+    )
+    assert (q["columns"], q["head_size"], tables["pairs"]) == (8, 4, 4)
+    hidden = "layer.0.ffn.hidden"  # of the first tokens, once they are gathered
+
+    def of_cos(value: int) -> Change:
+        """Set cos of the second lane's first pair."""
+
+        def change(_: Subject, pieces: list[Part]) -> None:
+            payload = pieces[place(subject, "rotary")][1]
+            payload[1], payload[1 + N] = value.to_bytes(2, "little", signed=True)
+
+        return change
+
+    for change, wrong in (
+        (of_cos(16384), ""),
+        (of_cos(16385), "a value is 16385: cos and sin must lie in -16384..16384"),
+        (of_cos(-16384), ""),
+        (of_cos(-16385), "a value is -16385: cos and sin must lie in -16384..16384"),
+        (fields("header", tokens=25), "row_tiles is 6: the HEADER's 25 tokens take 7"),
+        (
+            fields("layer.0.q", rotary=3),
+            "rotary 3 and the 2 pairs of a head are more than the ROTARY's 4",
+        ),
+        (
+            fields("layer.0.q", rotary=0, head_size=6),
+            "columns is 8: with ROTARY a multiple of head_size 6",
+        ),
+        (
+            both(flagged(hidden, Flag.TABLE | ROTARY_BIT), fields(hidden, head_size=2)),
+            "a LINEAR with ROTARY comes after a sum has gathered the first tokens",
+        ),
+        (
+            both(flagged(hidden, Flag.TABLE | ROTARY_BIT), fields(hidden, head_size=3)),
+            "head_size is 3: with ROTARY it must be even, 2 or more",
+        ),
+    ):
+        pieces = [(bytearray(body), bytearray(payload)) for body, payload in parts(subject)]
+        change(subject, pieces)
+        said = list(violations(joined(pieces, N), ROTARY))
+        assert [line.partition(": ")[2] for line in said] == [wrong] * bool(wrong)
 
 
 @pytest.mark.parametrize(("seed", "limits"), quick(LIMITS))

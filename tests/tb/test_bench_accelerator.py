@@ -190,6 +190,66 @@ def test_attention_windows(simulator: str, tmp_path: Path) -> None:
     play(tmp_path, simulator, WINDOWED, found[::2] + found[1::2], seed=3, idle=0.2, stall=0.3)
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
+@pytest.mark.parametrize(
+    ("columns", "precise"),
+    [
+        (None, False),
+        pytest.param(None, True, marks=pytest.mark.slow),
+        pytest.param(16, True, marks=pytest.mark.slow),
+    ],
+)
+def test_gated_feed_forwards(
+    columns: int | None, precise: bool, simulator: str, tmp_path: Path
+) -> None:
+    """Layers with a gate and without, one after the other, alone and in batches.
+
+    With FIRST_TILE and without; with operands of 16 bits products are wide or not, by their tables.
+    """
+    config = dataclasses.replace(LIMITS, columns=columns, precise=precise, gated=True)
+    found = []
+    for name, seed, gated in (
+        ("bert-tiny", 0, True),
+        ("pre-norm", 2, True),
+        ("post-norm-mean", 2, False),
+        ("every-token", 5, True),
+    ):
+        shape = dataclasses.replace(SMALL[name], layers=3)
+        model = family(name, shape, seed=seed, precise=precise, gated=gated)
+        assert {layer.ffn.gate is not None for layer in model.layers} == {False, gated}
+        program = compile_model(model, config, whole_last_layer=name == "pre-norm")
+        found += inferences(model, program, [5, 9], name=name)
+        found += batches(model, program, 1, seed=seed)
+    turned = found[::2] + found[1::2]
+    play(tmp_path, simulator, config, turned, seed=3, idle=0.2, stall=0.3)
+
+
+ROTARY = dataclasses.replace(LIMITS, rotary_pairs=6, bias_heads=1)
+
+
+@pytest.mark.parametrize(
+    "simulator",
+    [
+        pytest.param("verilator", marks=VERILATOR),
+        pytest.param("icarus", marks=pytest.mark.thorough),
+    ],
+)
+def test_rotary_positions(simulator: str, tmp_path: Path) -> None:
+    """Models with them and one without, alone and in batches, one beside a position bias.
+
+    With FIRST_TILE and without, heads that share K and V, and heads that end within a column tile.
+    """
+    found = []
+    for place, name in enumerate(("bert-tiny", "pre-norm", "no-pooler", "shared-keys")):
+        model = family(name, SMALL[name], seed=place, rotary=True, biased=name == "pre-norm")
+        assert (model.rotary is None) == (name == "no-pooler")
+        program = compile_model(model, ROTARY, whole_last_layer=place == 3)
+        found += inferences(model, program, [11, 1], name=name)
+        found += batches(model, program, 1, seed=place)
+    play(tmp_path, simulator, ROTARY, found[::2] + found[1::2], seed=3, idle=0.2, stall=0.3)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
 @pytest.mark.parametrize(("precise", "bias_heads"), [(False, 0), (True, 0), (False, 3), (True, 5)])
@@ -218,11 +278,13 @@ def test_more_columns(simulator: str, precise: bool, bias_heads: int, tmp_path: 
     [
         ("precise", dataclasses.replace(LIMITS, precise=True), Flag.WIDE),
         ("biased", BIASED, Flag.BIAS),
+        ("rotary", ROTARY, Flag.ROTARY),
     ],
 )
 def test_bad_streams_of_a_choice(choice: str, config: Config, flag: Flag, tmp_path: Path) -> None:
     """Damaged and refused ones, on hardware that has it and on hardware that has not."""
-    model = family("three-heads", SMALL["three-heads"], **{choice: True})
+    name = "three-heads" if choice != "rotary" else "bert-tiny"
+    model = family(name, SMALL[name], **{choice: True})
     program = compile_model(model, config)
     assert flag in {flag for step in program.steps for flag in step.flags}
     sound = inferences(model, program, [5, 9, 3])

@@ -64,6 +64,16 @@ def test_softmax_with_windows(simulator: str) -> None:
     run_bench(design, simulator, config, variant="power-up")
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "simulator", ["icarus", pytest.param("verilator", marks=pytest.mark.verilator)]
+)
+def test_layernorm_with_rms_norms(simulator: str) -> None:
+    config = Config(lanes=4, tokens=32, rms_norm=True)
+    passed = run_bench("layernorm", simulator, config)
+    assert "rms_norms" in {test.name.partition("/")[0] for test in passed}
+
+
 @pytest.mark.verilator
 @pytest.mark.parametrize("unit", quick(reversed(UNITS)))
 def test_verilator(unit: str) -> None:

@@ -10,6 +10,8 @@ import torch
 from quant.foreign.checkpoint import load
 from quant.model import float_model
 from tests.ending import exit_code
+from tests.quant import test_rotary, tiny
+from train.failure import TrainError
 from train.finetune import main
 from train.transformer import TransformerForSequenceClassification, new_transformer
 
@@ -105,12 +107,32 @@ def test_what_cannot_be_done_is_one_clear_line(arguments, tmp_path, capsys, extr
 
 
 @pytest.mark.parametrize(
+    ("case", "key"),
+    [
+        ("turned", "rope_theta"),
+        ("one layer turned", "rope_theta"),
+        ("gated", "gated"),
+        ("RMSNorms", "rms_norm"),
+        ("two bases, one head of K", "rope_theta"),
+        ("one head of K", "num_key_value_heads"),
+        ("no positions", "sinusoids"),
+    ],
+)
+def test_mechanisms_that_are_not_trained(case, key, tmp_path):
+    others = {"one head of K": {"num_key_value_heads": 1}, "no positions": {"sinusoids": False}}
+    config = tiny.TRANSFORMER | (test_rotary.OWN | others)[case]
+    folder = tiny.write(tmp_path, config, test_rotary.own_tensors(config))
+    with pytest.raises(TrainError, match=f"config.json: {key} is another one than is trained"):
+        TransformerForSequenceClassification.load(folder)
+
+
+@pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"hidden_act": "gelu_new"}, "the activation 'gelu_new' cannot be trained here: it must"),
         ({"pooling": "max"}, "pooling is 'max': it must be one of first, mean, last, none"),
-        ({"window": [None, 0]}, "layers with a window are not trained here"),
-        ({"position_bias": "alibi"}, "layers with a position_bias are not trained here"),
+        ({"window": [None, 0]}, "window is another one than is trained here"),
+        ({"position_bias": "alibi"}, "position_bias is another one than is trained here"),
         ({"num_hidden_layers": 3}, "encoder.layers.2.self_attn.in_proj_weight is missing"),
     ],
 )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
+from rtl.compile.fit import has_gates
 from rtl.interface.operation import Error
 from sim.design import described
 from sim.machine.job import Action, Event, Packets
@@ -98,29 +100,48 @@ QUICK = "the request of this cycle is not awaited"
 
 
 @pytest.mark.parametrize(
-    ("lanes", "columns", "bias_heads", "windows", "cases"),
+    ("lanes", "columns", "choices", "cases"),
     [
         *quick(
             [
-                (4, None, 0, False, 500),
-                (8, None, 0, False, 500),
-                (4, 8, 0, False, 500),
-                (4, None, 2, False, 500),
-                (4, None, 0, True, 500),
+                (4, None, {}, 500),
+                (8, None, {}, 500),
+                (4, 8, {}, 500),
+                (4, None, {"bias_heads": 2}, 500),
+                (4, None, {"windows": True}, 500),
+                (4, None, {"rms_norm": True}, 500),
+                (4, None, {"gated": True}, 500),
+                (4, None, {"rotary_pairs": 8}, 500),
             ]
         ),
-        pytest.param(4, 32, 0, False, 2000, marks=pytest.mark.slow),
-        pytest.param(4, 16, 1, True, 2000, marks=pytest.mark.slow),
+        pytest.param(4, 32, {}, 2000, marks=pytest.mark.slow),
+        pytest.param(
+            4,
+            16,
+            {
+                "bias_heads": 1,
+                "windows": True,
+                "rms_norm": True,
+                "gated": True,
+                "rotary_pairs": 8,
+            },
+            2000,
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_no_case_fails(
-    lanes: int, columns: int | None, bias_heads: int, windows: bool, cases: int
+    lanes: int, columns: int | None, choices: dict[str, Any], cases: int
 ) -> None:
-    limits = config(lanes, columns, bias_heads, windows)
+    limits = config(lanes, columns, **choices)
     windowed = [layer.window for s in subjects(limits) for layer in s.model.layers]
-    assert any(windowed) == windows
+    assert any(windowed) == limits.windows
+    norms = [norm.rms for s in subjects(limits) for _, norm in s.model.norms()]
+    assert any(norms) == limits.rms_norm
+    assert any(map(has_gates, (s.model for s in subjects(limits)))) == limits.gated
+    assert any(s.model.rotary for s in subjects(limits)) == bool(limits.rotary_pairs)
     biased = [s for s in subjects(limits) if s.model.position_bias is not None]
-    assert bool(biased) == bool(bias_heads)
+    assert bool(biased) == bool(limits.bias_heads)
     found = list(play({limits: program(limits)}, 1, range(cases)))
     assert {outcome.kind for outcome in found} == set(KINDS)
     assert [(command.reproducer(1, o), o.wrong) for o in found if o.wrong] == []
@@ -178,9 +199,13 @@ def test_a_case_stands_alone() -> None:
 
 
 def test_one_case_is_played_again(capsys: pytest.CaptureFixture[str]) -> None:
-    biased = command.reproducer(1, Judged(4, 4, 2, True, 7, "field", [], ()))
-    assert biased == "python -m verify.fuzz --seed 1 --lanes 4 --bias-heads 2 --windows --case 7"
-    outcome = Judged(4, 8, 0, False, 7, "field", [], ())
+    biased = command.reproducer(1, Judged(4, 4, 2, True, True, True, 8, 7, "field", [], ()))
+    assert (
+        biased
+        == "python -m verify.fuzz --seed 1 --lanes 4 --bias-heads 2 --windows --rms-norm --gated "
+        "--rotary-pairs 8 --case 7"
+    )
+    outcome = Judged(4, 8, 0, False, False, False, 0, 7, "field", [], ())
     again = command.reproducer(1, outcome)
     assert again == "python -m verify.fuzz --seed 1 --lanes 4 --columns 8 --case 7"
     assert command.main(again.split()[3:]) == 0

@@ -12,7 +12,7 @@ from cli.command import Different, Exit, run_command
 from cli.files import write_json
 from cli.options import Parser, add_columns, add_dask, add_jobs, add_json, add_seed, positive, whole
 
-from rtl.interface.config import HEADS_MAX, LANES
+from rtl.interface.config import HEADS_MAX, LANES, PAIRS_MAX
 from rtl.interface.operation import Error
 from sim.report import table
 from verify.fuzz.cases import KINDS
@@ -39,11 +39,14 @@ CASES, SEED = 1000, 1
 
 
 KEYS = {
-    "cases, seed, lanes, columns, bias_heads, windows": "how many were played; as the options say",
+    "cases, seed, lanes, columns": "how many were played; as the options say",
+    "bias_heads, windows, rms_norm, gated, rotary_pairs": "as the options say",
     "kinds{}": "cases by what is wrong about them",
     "codes{}": "inferences by error code, 0: none",
     "failures[].reproduce": "the command that plays a failed case again",
-    "failures[].lanes, .columns, .bias_heads, .windows": "of its hardware; M as a number",
+    "failures[].lanes, .columns": "of its hardware; M as a number",
+    "failures[].bias_heads, .windows, .rms_norm": "of its hardware",
+    "failures[].gated, .rotary_pairs": "of its hardware",
     "failures[].number, .kind": "of the case",
     "failures[].wrong, .codes": "what is wrong, a line each; codes of its inferences",
 }
@@ -55,6 +58,9 @@ def reproducer(seed: int, outcome: Judged) -> str:
     wide = f" --columns {columns}" if columns != lanes else ""
     wide += f" --bias-heads {outcome.bias_heads}" if outcome.bias_heads else ""
     wide += " --windows" if outcome.windows else ""
+    wide += " --rms-norm" if outcome.rms_norm else ""
+    wide += " --gated" if outcome.gated else ""
+    wide += f" --rotary-pairs {outcome.rotary_pairs}" if outcome.rotary_pairs else ""
     return f"python -m verify.fuzz --seed {seed} --lanes {lanes}{wide} --case {outcome.number}"
 
 
@@ -87,6 +93,21 @@ def _parser() -> Parser:
         help="hardware with attention windows, and models with some",
     )
     parser.add_argument(
+        "--rms-norm", action="store_true", help="hardware with RMSNorms, and models with some"
+    )
+    parser.add_argument(
+        "--gated",
+        action="store_true",
+        help="hardware with gated feed-forward networks, and models with some",
+    )
+    parser.add_argument(
+        "--rotary-pairs",
+        type=whole(0, PAIRS_MAX),
+        default=0,
+        metavar="N",
+        help="hardware with rotary positions of so many pairs, and models with some (default: 0)",
+    )
+    parser.add_argument(
         "--case", type=whole(0, (1 << 32) - 1), metavar="K", help="play this case alone"
     )
     add_seed(parser, "the cases", SEED)
@@ -105,8 +126,9 @@ def _run(options: argparse.Namespace) -> int:
     if options.case is not None:
         numbers = range(options.case, options.case + 1)
     # The workers of a cluster build their own.
-    choices = options.columns, options.bias_heads, options.windows
-    all_limits = [config(n, *choices) for n in options.lanes]
+    choices = [options.bias_heads, options.windows, options.rms_norm]
+    choices += [options.gated, options.rotary_pairs]
+    all_limits = [config(n, options.columns, *choices) for n in options.lanes]
     programs = {limits: None if options.dask else program(limits) for limits in all_limits}
     ran: Counter[str] = Counter()
     failed: Counter[str] = Counter()
@@ -137,6 +159,9 @@ def _run(options: argparse.Namespace) -> int:
                 "columns": options.columns,
                 "bias_heads": options.bias_heads,
                 "windows": options.windows,
+                "rms_norm": options.rms_norm,
+                "gated": options.gated,
+                "rotary_pairs": options.rotary_pairs,
                 "kinds": {kind: ran[kind] for kind in KINDS},
                 "codes": {str(code): codes[code] for code in sorted(codes)},
                 "failures": failures,

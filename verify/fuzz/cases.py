@@ -37,7 +37,11 @@ def built(seed: int, limits: Config, number: int) -> tuple[Case, tuple[Subject, 
     columns = "" if limits.columns is None else f"x{limits.columns}"
     biased = f"b{limits.bias_heads}" if limits.bias_heads else ""
     windows = "w" if limits.windows else ""
-    rng = Random(f"{seed} {limits.lanes}{columns}{biased}{windows} {number}")
+    rms = "r" if limits.rms_norm else ""
+    gated = "g" if limits.gated else ""
+    rotary = f"p{limits.rotary_pairs}" if limits.rotary_pairs else ""
+    choices = f"{columns}{biased}{windows}{rms}{gated}{rotary}"
+    rng = Random(f"{seed} {limits.lanes}{choices} {number}")
     kind = TURNS[number % len(TURNS)]
     subject = rng.choice(subjects(limits))
     odd = KINDS[kind](rng, subject, manner(rng, subject.sound(rng.randrange(POOL))))

@@ -36,6 +36,9 @@ class Judged:
     columns: int
     bias_heads: int
     windows: bool
+    rms_norm: bool
+    gated: bool
+    rotary_pairs: int
     number: int
     kind: str
     wrong: list[str]
@@ -104,8 +107,20 @@ def chunk(program: Path, limits: Config, seed: int, numbers: Sequence[int]) -> l
     for case, played, facts in observed(program, limits, seed, numbers):
         codes = tuple(run.code for run in facts.runs if run.status >= 0)
         wrong = judge(case, played, facts)
-        shape = limits.lanes, limits.tile_columns, limits.bias_heads, limits.windows
-        outcomes.append(Judged(*shape, case.number, case.kind, wrong, codes))
+        judged = Judged(
+            lanes=limits.lanes,
+            columns=limits.tile_columns,
+            bias_heads=limits.bias_heads,
+            windows=limits.windows,
+            rms_norm=limits.rms_norm,
+            gated=limits.gated,
+            rotary_pairs=limits.rotary_pairs,
+            number=case.number,
+            kind=case.kind,
+            wrong=wrong,
+            codes=codes,
+        )
+        outcomes.append(judged)
     return outcomes
 
 

@@ -42,7 +42,13 @@ POOL = 10  # sound inferences of a model whose logits are computed once
 
 
 def config(
-    lanes: int, columns: int | None = None, bias_heads: int = 0, windows: bool = False
+    lanes: int,
+    columns: int | None = None,
+    bias_heads: int = 0,
+    windows: bool = False,
+    rms_norm: bool = False,
+    gated: bool = False,
+    rotary_pairs: int = 0,
 ) -> Config:
     """Each limit is reached by a model, and few bits of a field reach beyond them."""
     return Config(
@@ -54,6 +60,9 @@ def config(
         labels=4,
         bias_heads=bias_heads,
         windows=windows,
+        rms_norm=rms_norm,
+        gated=gated,
+        rotary_pairs=rotary_pairs,
     )
 
 
@@ -87,9 +96,14 @@ class Subject:
         self.config = limits
         self.width = self.config.stream_width
         shape = SHAPES[index // 2]
-        biased = shape.heads <= self.config.bias_heads and index % 3 > 0
-        windowed = self.config.windows and index % 5 > 0
-        self.model: Model = random_model(shape, index, biased=biased, windowed=windowed)
+        kinds = {
+            "biased": shape.heads <= self.config.bias_heads and index % 3 > 0,
+            "windowed": self.config.windows and index % 5 > 0,
+            "rms": self.config.rms_norm and index % 4 > 0,
+            "gated": self.config.gated and index % 7 > 0,
+            "rotary": shape.head_size <= self.config.rotary_pairs and index % 4 > 0,
+        }
+        self.model: Model = random_model(shape, index, **kinds)
         self.program: Program = compile_model(
             self.model, self.config, whole_last_layer=index % 2 == 0
         )

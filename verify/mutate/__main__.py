@@ -60,7 +60,8 @@ COUNT, DEFAULT_LANES = 200, 4
 
 KEYS = {
     "[]": "each unit has the keys below",
-    "unit, lanes, columns, windows, seed": "as the options say; M is stated as a number",
+    "unit, lanes, columns": "as the options say; M is stated as a number",
+    "windows, gated, rotary, seed": "as the options say",
     "mutants, killed": "played; on which the bench failed",
     "kills{}": "by the test that failed first",
     "equivalent": "mutants that are proved to be the sound unit",
@@ -86,6 +87,10 @@ def _parser() -> Parser:
     parser.add_argument(
         "--windows", action="store_true", help="softmax and attention with attention windows"
     )
+    parser.add_argument("--rotary", action="store_true", help="attention with rotary positions")
+    parser.add_argument(
+        "--gated", action="store_true", help="attention with gated feed-forward networks"
+    )
     parser.add_argument(
         "--known", type=Path, default=LIST, metavar="FILE", help="list of known survivors, TOML"
     )
@@ -99,7 +104,8 @@ def _parser() -> Parser:
 def _played(unit: str, options: argparse.Namespace, entries: list[Known]) -> dict[str, Any]:
     """The figures of a unit, printed as they come."""
     began = time.perf_counter()
-    config = configuration(unit, options.lanes, options.columns, windows=options.windows)
+    choices = {name: getattr(options, name) for name in ("windows", "gated", "rotary")}
+    config = configuration(unit, options.lanes, options.columns, **choices)
     found = score(unit, config, options.count, options.seed, entries, options.jobs, options.dask)
     seconds = time.perf_counter() - began
     for mutant, reason in found.known:

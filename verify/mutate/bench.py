@@ -26,10 +26,17 @@ LEFT_OUT = {"real_reviews", "case", "small"}
 CHUNK = 10
 ACCELERATOR, ATTENTION, POSITION_BIAS = "accelerator", "attention", "position_bias"
 WINDOWED = ("softmax", ATTENTION)
+ROTARY_PAIRS = 10  # two tables for the widest heads with pairs of `tb.layers`
 
 
 def configuration(
-    unit: str, lanes: int, columns: int | None = None, *, windows: bool = False
+    unit: str,
+    lanes: int,
+    columns: int | None = None,
+    *,
+    windows: bool = False,
+    gated: bool = False,
+    rotary: bool = False,
 ) -> Config:
     """What a unit is built for: those that play inferences for small models, the others as is.
 
@@ -39,14 +46,20 @@ def configuration(
     Raises
     ------
     ValueError
-        windows, and the unit is none of `WINDOWED`.
+        windows, and the unit is none of `WINDOWED`; gated or rotary, and it is not attention.
     """
     if windows and unit not in WINDOWED:
         raise ValueError(f"--windows is for {' and '.join(WINDOWED)}: {unit} has none")
+    if gated and unit != ATTENTION:
+        raise ValueError(f"--gated is for {ATTENTION}: {unit} has no gates")
+    if rotary and unit != ATTENTION:
+        raise ValueError(f"--rotary is for {ATTENTION}: {unit} has no rotary positions")
     if unit == POSITION_BIAS:
         return Config(lanes=lanes, columns=columns, tokens=5 * lanes, bias_heads=3)
     small = unit in (ACCELERATOR, ATTENTION)
-    return (config if small else Config)(lanes=lanes, columns=columns, windows=windows)
+    choices = {"windows": windows, "gated": gated}
+    made = (config if small else Config)(lanes=lanes, columns=columns, **choices)
+    return dataclasses.replace(made, rotary_pairs=ROTARY_PAIRS * rotary)
 
 
 @dataclass(frozen=True)

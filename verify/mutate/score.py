@@ -33,6 +33,8 @@ class Score:
     lanes: int
     columns: int
     windows: bool
+    gated: bool
+    rotary: bool
     seed: int
     mutants: int = 0
     kills: Counter[str] = field(default_factory=Counter)
@@ -53,8 +55,8 @@ class Score:
     def line(self) -> str:
         """One line with everything."""
         return (
-            f"{self.unit}, {array(self.lanes, self.columns)}{', windows' * self.windows}, "
-            f"seed {self.seed}: "
+            f"{self.unit}, {array(self.lanes, self.columns)}{', windows' * self.windows}"
+            f"{', gated' * self.gated}{', rotary' * self.rotary}, seed {self.seed}: "
             f"{self.mutants:,} mutants, {self.killed:,} killed, {len(self.equivalent)} equivalent, "
             f"{len(self.known)} known survivors, {len(self.new)} new: {self.percent:.1f} %"
         )
@@ -66,6 +68,8 @@ class Score:
             "lanes": self.lanes,
             "columns": self.columns,
             "windows": self.windows,
+            "gated": self.gated,
+            "rotary": self.rotary,
             "seed": self.seed,
             "mutants": self.mutants,
             "killed": self.killed,
@@ -101,7 +105,8 @@ def score(
         Yosys or Verilator is missing or failed.
     """
     known = list(known)
-    found = Score(unit, config.lanes, config.tile_columns, config.windows, seed)
+    choices = config.windows, config.gated, bool(config.rotary_pairs)
+    found = Score(unit, config.lanes, config.tile_columns, *choices, seed)
     stage(f"drawing mutants of {unit}")
     text = sourced(unit, config)
     if unit == bench.ATTENTION:

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from rtl.interface.config import Config
 from rtl.interface.tile import NORM_INDEX_BITS, address_bits
-from rtl.interface.word import int16_word
+from rtl.interface.word import activation_word, int16_word
 
 
 class ScoreColumn(wiring.Signature):
@@ -159,6 +159,29 @@ class ResidualAccess(wiring.Signature):
                 "write_address": Out(address),
                 "write_data": Out(word),
                 "busy": Out(1),
+            }
+        )
+
+
+class GateRead(wiring.Signature):
+    """The epilogue's read of a word of the activation banks; nobody else reads them then.
+
+    Members
+    -------
+    en, address : Out
+    way : Out
+        With several ways.
+    data : In
+        `Memory.latency` cycles later.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            {
+                "en": Out(1),
+                "address": Out(address_bits(config)),
+                **({"way": Out(range(config.ways))} if config.ways > 1 else {}),
+                "data": In(activation_word(config.lanes, config.precise)),
             }
         )
 

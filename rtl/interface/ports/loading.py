@@ -7,7 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.interface.command import PARAMETER_PLANES
-from rtl.interface.config import Config
+from rtl.interface.config import Config, power_of_two
 from rtl.interface.operation import EMBED
 from rtl.interface.word import int8_word, int16_word
 from rtl.primitives.memory import WritePort
@@ -83,6 +83,14 @@ class BiasWrite(WritePort):
         super().__init__(
             range(config.bias_heads * config.bias_head_words), int16_word(config.lanes)
         )
+
+
+class RotaryWrite(WritePort):
+    """Writes N values of the tables of rotary positions: a row tile, and above it the channel."""
+
+    def __init__(self, config: Config) -> None:
+        words = 2 * config.rotary_pairs * power_of_two(config.row_tiles)
+        super().__init__(range(words), int16_word(config.lanes))
 
 
 class NormParameterWrite(wiring.Signature):
