@@ -15,7 +15,7 @@ from golden.requantize import MULTIPLIER_MAX, MULTIPLIER_MIN, SHIFT_MAX, SHIFT_M
 
 HIDDEN_MAX = 1024  # LayerNorm's sums: V = H*S2 - S1^2 + E < 2^52
 RMS_HIDDEN_MAX = 1023  # RMSNorm: |n| <= sqrt(H) < 32, where LayerNorm has sqrt(H - 1)
-TOKENS_MAX = 4096  # the sum of a row of p is below 2^20
+TOKENS_MAX = 8192  # the sum of a row of p is below 2^21
 VOCABULARY_MAX = (1 << 24) - 1  # the command stream counts the rows of the table in 24 bits
 LENGTH_MAX = 65535  # K of a sum: matmul takes 65,793, the command stream 16 bits
 OPERAND_SHIFTS = (1, 8)  # of a channel's int16 to its int8 operand; at 8 all of int16 fits
@@ -322,7 +322,7 @@ class Rotary:
 class Window:
     """The keys that a query sees: -before <= k - q <= after. None: as far as the sequence goes.
 
-    before and after are 0..4095, one of them may be None. (None, 0) is causal attention.
+    before and after are 0..8191, one of them may be None. (None, 0) is causal attention.
     """
 
     before: int | None

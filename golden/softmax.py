@@ -44,7 +44,7 @@ def row_scale(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The multiplier of a row's context: m * 2^-s / row_sum as a normalised (m_row, s_row).
 
-    row_sum integers, 0 <= row_sum < 2^20, where 0 counts as 2^20; (m, s) the multiplier of the
+    row_sum integers, 0 <= row_sum < 2^21, where 0 counts as 2^20; (m, s) the multiplier of the
     tensor. Returns int32 arrays, 2^15 <= m_row < 2^16, s_row = s + 16 + e - adj of
     docs/numerics.md section 6.
     """

@@ -78,6 +78,7 @@ TOGETHER = 1024  # tokens that the float model takes at a time
 TRACED = 256  # the same where all its tensors are kept
 PLAIN = 2  # texts that plain golden runs on as well
 FEW = 32  # texts, below which a calibration says little of others
+UNKNOWN = 0.5  # share of tokens, above which the texts are not those of the model
 _MEASURES = {EMBEDDING: "distance of the embeddings", REGRESSION: "error in deviations"}
 AUTO, ALL = "auto", "all"  # besides lists of remedies
 DEFAULT_DATA = "imdb"
@@ -117,12 +118,26 @@ def default_data(spec: EncoderSpec) -> str:
 
 
 def encode(texts: Sequence[Review], checkpoint: Checkpoint, max_tokens: int) -> list[Tokens]:
-    """The tokens of each text, cut to ``max_tokens`` or to what the position table covers."""
+    """The tokens of each text, cut to ``max_tokens`` or to what the position table covers.
+
+    Warns where most of them are unknown to the tokenizer.
+    """
     its = reader.of_checkpoint(checkpoint)
-    return [
+    found = [
         encode_text(checkpoint.spec, its, review.content, review.pair, max_tokens)
         for review in texts
     ]
+    if checkpoint.resolved is not None and "unk" in checkpoint.resolved.special:
+        every = np.concatenate([np.empty(0, np.int32), *(tokens.ids for tokens in found)])
+        unknown = np.count_nonzero(every == checkpoint.resolved.special["unk"])
+        if unknown > len(every) * UNKNOWN:
+            print(
+                f"warning: {unknown / len(every):.0%} of the tokens are unknown to the tokenizer: "
+                "with --data FILE give texts as the model was trained on",
+                file=sys.stderr,
+                flush=True,
+            )
+    return found
 
 
 def observe_all(
@@ -442,7 +457,7 @@ class Calibrator:
 
     def _keep(self, options: Options, quantized: Quantized, error: float) -> None:
         """Of the models of trials the one that is chosen so far: it will be asked for again."""
-        if self._made is None or choose.better(self._made[2], options.remedies or (), error):
+        if self._made is None or choose.better(self._made[2], error):
             self._made = options, quantized, error
 
     def _observed(self, names: frozenset[str]) -> tuple[Arrays | Rewritten, dict[str, Observer]]:

@@ -19,7 +19,7 @@ from tb.case import Inference
 from tb.compare import Comparison, Mismatch, Recorded
 from tb.packing import lengths_of, pack, stream_words
 from tb.ports import UnitPorts
-from tb.trace import ELEMENTS, TRACE_PORTS
+from tb.trace import TRACE_PORTS, elements
 
 SILENCE = 1500
 """Cycles without a word or a write that are a hang: more than a row tile of the longest takes."""
@@ -145,8 +145,7 @@ class Bench:
         recorded = {}
         for _, _, names in self.traces:
             for name in names:
-                width, signed = ELEMENTS[name]
-                recorded[name] = Recorded(width, signed, self.lanes)
+                recorded[name] = Recorded(*elements(self.config.tokens)[name], self.lanes)
         return Seen(recorded)
 
     async def tick(self) -> bool:

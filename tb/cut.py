@@ -16,6 +16,7 @@ from golden.model import Linear, Model, Norm
 from golden.reciprocal import reciprocal
 from golden.requantize import requantize
 from golden.rsqrt import rsqrt
+from rtl.interface.trace import sum_bits
 from tb.sequences import Sequence
 
 
@@ -145,6 +146,7 @@ def _requantize(run: Traced) -> Iterator[Vector]:
 def _reciprocal(run: Traced) -> Iterator[Vector]:
     for i in range(len(run.model.layers)):
         (sums,) = run.spread(run.trace[f"layer.{i}.sum"])
+        sums = np.where(sums < 1 << 20, sums, sums >> 1)  # as the unit gets them
         r, e = reciprocal(sums)
         outputs = {"r": unsigned(r, 16), "e": unsigned(e, 5)}
         yield Vector(f"layer.{i}.sum", {"s": unsigned(sums, 20)}, outputs)
@@ -189,7 +191,7 @@ def _softmax(run: Traced) -> Iterator[Vector]:
             "s": unsigned(layer.attention.context_s, 6),
         }
         widths = {"max": signed, "sum": unsigned, "row_m": unsigned, "row_s": unsigned}
-        bits = {"max": 16, "sum": 20, "row_m": 16, "row_s": 6}
+        bits = {"max": 16, "sum": sum_bits(keys), "row_m": 16, "row_s": 6}
         outputs = {"p": unsigned(trace[f"{name}.p"].reshape(-1, keys)[kept], 8)}
         for x, tensor in widths.items():
             outputs[x] = tensor(trace[f"{name}.{x}"].reshape(-1)[kept], bits[x])

@@ -298,18 +298,20 @@ def operand_ends(lanes: int, channels: int) -> Operation:
 
 def rounding_edges(lanes: int) -> list[Operation]:
     """Rows of two channels whose n lies beside the place where it is rounded the other way, so that
-    the last bits of z * scale and of its offset count."""
+    the last bits of z * scale and of its offset count: of each epsilon all there are, in each lane.
+    """
     rng, found = np.random.default_rng(9), []
     apart = np.arange(1, 1 << 15)
     for epsilon in range(1, 9):
         r, e = (x.astype(np.int64) for x in rsqrt(apart * apart + epsilon))
         beyond = (apart * r + (1 << e + 3)) % (1 << e + 4)
         edges = apart[np.minimum(beyond, (1 << e + 4) - beyond) <= 4]
-        z = rng.integers(-(1 << 15), 0, (3, lanes, 2))
-        z[..., 1] = z[..., 0] + rng.choice(edges, (3, lanes))
         gamma = np.array([32767, -32768], np.int16)
         norm = Norm(gamma, np.array([-5, 5], np.int32), 13, epsilon)
-        found.append(Operation(z.astype(np.int16), norm, [1] * 3, lambda t: False))
+        for few in np.array_split(edges, -(-len(edges) // 3)):
+            z = rng.integers(-(1 << 15), 0, (len(few), lanes, 2))
+            z[..., 1] = z[..., 0] + few[:, None]
+            found.append(Operation(z.astype(np.int16), norm, [1] * len(few), lambda t: False))
     return found
 
 

@@ -18,15 +18,17 @@ TRACE_PORTS: tuple[tuple[str, str | None, tuple[str, ...]], ...] = (
     ("trace_logit_en", "trace_logit_index", ("logit",)),
 )
 
-#: Bits and signedness of an element of a word, by name.
-ELEMENTS: dict[str, tuple[int, bool]] = {
-    "bank": (8, True),
-    "score": (16, True),
-    "p": (8, False),
-    "max": (16, True),
-    "sum": (20, False),
-    "norm": (16, True),
-    "norm8": (8, True),
-    "x": (16, True),
-    "logit": (32, True),
-}
+
+def elements(tokens: int) -> dict[str, tuple[int, bool]]:
+    """Bits and signedness of an element of a word, by name; tokens: the longest sequence's."""
+    return {
+        "bank": (8, True),
+        "score": (16, True),
+        "p": (8, False),
+        "max": (16, True),
+        "sum": (20 if tokens <= 4112 else 21, False),
+        "norm": (16, True),
+        "norm8": (8, True),
+        "x": (16, True),
+        "logit": (32, True),
+    }

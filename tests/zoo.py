@@ -37,10 +37,11 @@ KINDS: dict[str, dict[str, bool]] = {
     "rotary": {"rotary": True},
     "norms": {"first_norm": False, "head_norm": True},
 }
-#: And all together.
-GOLDEN_KINDS = KINDS | {
+#: All together, and each.
+GOLDEN_KINDS = {
     "all": {"precise": True, "windowed": True, "rotary": True, "gated": True, "rms": True}
     | {"first_norm": False, "head_norm": True},
+    **KINDS,
 }
 #: Channels of the embeddings that are factorised.
 EMBEDDINGS = FACTORISED | {"factorised-as-wide": 11, "factorised-every-token": 1}

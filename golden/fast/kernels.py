@@ -209,7 +209,7 @@ def softmax(
 def row_scale(total: int, m: int, s: int) -> float:
     """m_row * 2^-s_row of golden.softmax.row_scale."""
     e = bit_length(total) - 1 if total else 20
-    u = total << (19 - e) if total else 1 << 19
+    u = (total << 19) >> e if total else 1 << 19
     y0 = RECIPROCAL[(u >> 12) & 127]
     e25 = ((1 << 31) - u * y0) >> 6
     r = min(((y0 << 25) + y0 * e25 + (1 << 20)) >> 21, 65535)

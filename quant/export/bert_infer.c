@@ -56,7 +56,7 @@ static int64_t reciprocal(int64_t sum, int32_t *e)
 {
     int64_t u, y0, newton;
     *e = leading_one(sum);
-    u = sum << (19 - *e);
+    u = (sum << 19) >> *e;
     y0 = bert_model.reciprocal[(u >> 12) & 127];
     newton = floor_shift((INT64_C(1) << 31) - u * y0, 6);
     return smaller(floor_shift((y0 << 25) + y0 * newton + (INT64_C(1) << 20), 21), 65535);

@@ -130,8 +130,8 @@ class Graph:
         return self.node("Mod", self.node("Div", x, 1 << low), 1 << count)
 
     def reciprocal(self, s: Value) -> tuple[str, str]:
-        e = self.leading_one(s, 20)
-        u = self.node("Mul", s, self.table(1 << (19 - np.arange(20)), e))
+        e = self.leading_one(s, 21)
+        u = self.node("Div", self.node("Mul", s, 1 << 19), self.table(1 << np.arange(21), e))
         y0 = self.table(reciprocal.TABLE, self.bits(u, 12, 7))
         residual = self.node("Sub", 1 << 31, self.node("Mul", u, y0))
         return self.newton(y0, self.floor_shift(residual, 6)), e
@@ -177,7 +177,7 @@ class Graph:
 
         m, s = draw(1 << 15, 1 << 16), 1 + np.arange(_PROBES)[:, None] % 47
         acc = draw(-(1 << 31), 1 << 31) >> np.maximum(31 - s, 0)  # a code, not its limits
-        v, row, scale = draw(1 << 44, 1 << 52) >> draw(0, 40), draw(1, 1 << 20), 40_000
+        v, row, scale = draw(1 << 44, 1 << 52) >> draw(0, 40), draw(1, 1 << 21), 40_000
         x, y = draw(120, 128, 1, 1200), draw(120, 128, 1200, 16).astype(np.int8)
         long = draw(1 << 36, 1 << 42, 1, 32)
         matrices = self.cast(y, TensorProto.INT32), self.cast(asked(_wide(y)), TensorProto.INT32)

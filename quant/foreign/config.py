@@ -92,8 +92,10 @@ FOLLOWED: dict[str, tuple[str, ...]] = {
         *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "hidden_act"),
         *("intermediate_size", "max_position_embeddings", "num_key_value_heads", "head_dim"),
         *("rms_norm_eps", "attention_bias", "mlp_bias", "classifier_pooling", *ROPE),
+        # of its remote code: the tokenizer's own count
+        *("bos_token", "eos_token", "mask_token", "pad_token", "hidden_dropout"),
     ),
-    "gte": (*_BERT, *ROPE),
+    "gte": (*_BERT, *ROPE, "unpad_inputs", "use_memory_efficient_attention"),
     "jina_embeddings_v3": (*_BERT, *ROPE),
     "modernbert": (
         *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", *ROPE),
@@ -103,10 +105,17 @@ FOLLOWED: dict[str, tuple[str, ...]] = {
         *("classifier_pooling", "classifier_bias", "classifier_activation", "decoder_bias"),
         *("sparse_prediction", "sparse_pred_ignore_index", "layer_norm_eps", "embedding_dropout"),
         *("mlp_dropout", "initializer_cutoff_factor", "deterministic_flash_attn"),
-        *("reference_compile", "repad_logits_with_grad"),
+        *("reference_compile", "repad_logits_with_grad", "position_embedding_type"),
     ),
     "mpnet": tuple(name for name in _BERT if name != "type_vocab_size"),
-    "nomic_bert": (*_BERT, *ROPE, "head_dim"),
+    "nomic_bert": (
+        *(*_BERT, *ROPE, "head_dim"),
+        # of its remote code, which do not change what comes out
+        *("attn_pdrop", "embd_pdrop", "resid_pdrop", "dense_seq_output", "pad_vocab_size_multiple"),
+        *("fused_bias_fc", "fused_dropout_add_ln", "use_flash_attn", "use_xentropy"),
+        *("reorder_and_upcast_attn", "summary_first_dropout", "summary_proj_to_labels"),
+        "max_trained_positions",
+    ),
     "roberta": _ROBERTA,
     "siglip": _SIDES,
     "siglip_vision_model": (*_IMAGE, "intermediate_size", "vision_use_head"),
@@ -185,8 +194,47 @@ _ABSENT: dict[str, Any] = {
 _OTHERWISE: dict[str, dict[str, Any]] = {
     "clip_text_model": {"is_causal": True},
     "esm": {"hidden_act": "gelu"},
+    "eurobert": {"clf_pooling": "late"},
+    "gte": {
+        "position_embedding_type": "rope",
+        "layer_norm_type": "layer_norm",
+        "pack_qkv": True,
+        **dict.fromkeys(("logn_attention_scale", "logn_attention_clip1"), False),
+    },
+    "nomic_bert": {
+        "activation_function": "swiglu",
+        "rotary_emb_fraction": 1.0,
+        "scale_attn_weights": True,
+        **dict.fromkeys(("prenorm", "parallel_block", "parallel_block_tied_norm"), False),
+        **dict.fromkeys(("use_rms_norm", "causal", "rotary_emb_interleaved"), False),
+        **dict.fromkeys(("qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias"), False),
+        "scale_attn_by_inverse_layer_idx": False,
+    },
 }
-"""Those of a family at which they stand elsewhere."""
+"""Those of a family at which they stand elsewhere, of the code that its class replaced too."""
+
+_REPLACED = {
+    "eurobert": "configuration_eurobert.EuroBertConfig",
+    "gte": "configuration_hf_alibaba_nlp_gte.GteConfig",
+    "nomic_bert": "configuration_hf_nomic_bert.NomicBertConfig",
+}
+"""What auto_map names in files from before `transformers` had the family's class."""
+
+_RENAMED = {
+    "nomic_bert": {
+        "n_embd": "hidden_size",
+        "n_head": "num_attention_heads",
+        "n_inner": "intermediate_size",
+        "n_layer": "num_hidden_layers",
+        "n_positions": "max_position_embeddings",
+        "layer_norm_epsilon": "layer_norm_eps",
+        "rotary_emb_base": "rope_theta",
+    },
+}
+"""How these files call options."""
+
+_OF_OTHERS = frozenset(["head_dim", "num_key_value_heads"])
+"""Options whose default follows other options: the class's own is that of its other defaults."""
 
 _FIRST = ("feed_forward_type", "moe_every_n_layers", "num_experts", "lora_adaptations")
 """Options that say more of a model than the others of its file, which are looked at after them."""
@@ -210,6 +258,8 @@ _WHY = {
     "is_encoder_decoder": "layer.0.attention: a decoder beside the encoder",
     "pruned_heads": "layer.0.attention: pruned heads are not supported",
     "auto_map": "code of its own, which is never run",
+    "clf_pooling": "head.0: what remote code calls classifier_pooling: rename it",
+    "rotary_scaling_factor": "layer.0.q: the frequencies follow the length of the text",
     "quantization_config": "weights of another quantizer: give the float checkpoint",
     "feed_forward_type": "layer.0.ffn.up: a gated feed-forward beside ALiBi in a layout "
     "without a loader (JinaBERT-v2)",
@@ -247,6 +297,7 @@ def read(file: Path, side: str = IMAGE_SIDE) -> dict[str, Any]:
             "side could be asked for: leave that out"
         )
     defaults, theirs = _defaults(family)
+    theirs |= _RENAMED.get(family, {})
     given = {theirs.get(name, name): value for name, value in raw.items()}
     if len(given) < len(raw):
         twice = sorted(name for name in theirs if name in raw and theirs[name] in raw)
@@ -261,6 +312,8 @@ def read(file: Path, side: str = IMAGE_SIDE) -> dict[str, Any]:
         names = {str(i): f"LABEL_{i}" for i in range(count)} if type(count) is int else None
         given["id2label"] = names
     given.setdefault("label2id", None)  # of two, likewise
+    for name in _OF_OTHERS & set(defaults):
+        given.setdefault(name, None)
     return defaults | given | _rotary(family, given)
 
 
@@ -335,11 +388,19 @@ def _defaults(family: str) -> tuple[dict[str, Any], dict[str, str]]:
     return kind().to_dict(), dict(kind.attribute_map)
 
 
+def replaced(family: str, auto_map: Any) -> bool:
+    """Whether auto_map names the code that the family's class in `transformers` replaced."""
+    named = auto_map.get("AutoConfig") if isinstance(auto_map, dict) else None
+    return isinstance(named, str) and named.rpartition("--")[2] == _REPLACED.get(family)
+
+
 def _check(file: Path, family: str, name: str, value: Any, defaults: dict[str, Any]) -> None:
     """Raise CheckpointError where the option changes the outputs and nothing follows it."""
     if name in FOLLOWED[family] or name in _HEAD or name in INDIFFERENT or name.startswith("_"):
         return
     if family in (*IMAGES, "clip_text_model") and name in _SIDES_INDIFFERENT:
+        return
+    if name == "auto_map" and replaced(family, value):
         return
     known = _ABSENT | _OTHERWISE.get(family, {}) | defaults
     if value in (None, "", [], {}) or (name in known and value == known[name]):

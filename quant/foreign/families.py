@@ -306,6 +306,8 @@ def load(config: Config, tensors: Tensors, layout: Layout, task: str | None) -> 
     head, notes = heads.choose(base, prefix, config, tensors, layout, task)
     if base.beside and tensors.drop(f"{prefix}{base.beside}."):
         notes = [*notes, f"its {base.beside} is left out: nothing here computes it"]
+    if options.replaced(family, config.get("auto_map")):
+        notes = [*notes, "the code that auto_map names is not run: transformers' own class counts"]
     arrays, fields = ENCODERS[family](config, tensors, prefix)
     width = len(arrays.get("layer.0.o.bias", ()))
     behind, choices = heads.take(base, prefix, head, config, tensors, layout, width)

@@ -1,15 +1,15 @@
 """Which remedies a model gets: those with which its logits on the calibration texts are nearest.
 
-All are tried together first. They are taken where they at least halve the mean error of the logits;
-a model that gains less, or has no error, keeps the plain contract, without copies or a rewriting.
-Of those taken, each is then left out in turn, and stays out where that takes a fifth of the error
-away: less is chance, on as few texts as calibration reads.
+All are tried together, and taken where they take a fifth of the mean error of the logits away or
+more. Each is then left out in turn, and stays out where that takes a fifth of what is left: less is
+chance, on as few texts as calibration reads. A model without error keeps the plain contract,
+without copies or a rewriting.
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 
-GAIN = 0.5  # of the plain contract's error, for remedies to be taken at all
-HARM = 0.8  # of the error with a remedy, for that without it: the remedy stays out
+LEFT = 0.8  # of an error, at most, for a change of remedies to be made
 NONE = "none"
 TOKENS = 8192  # of the calibration texts that the choice is made on
 
@@ -26,11 +26,9 @@ def named(names: Sequence[str]) -> str:
     return ", ".join(names) or NONE
 
 
-def better(before: float, names: Sequence[str], error: float) -> bool:
-    """Whether these remedies, with this error, take the place of those with the error before."""
-    if not names:
-        return before > GAIN * error or not error
-    return error < HARM * before
+def better(before: float, error: float) -> bool:
+    """Whether remedies with this error take the place of those with the error before."""
+    return error < before and error <= LEFT * before
 
 
 def choose(
@@ -44,12 +42,12 @@ def choose(
             trials[names] = error(names)
         return trials[names]
 
-    chosen = tuple(remedies)
-    if better(tried(chosen), (), tried(())):
+    chosen, plain = tuple(remedies), tried(())
+    if not better(plain, tried(chosen)) and plain < inf:
         return (), trials
     for name in remedies:
         rest = tuple(other for other in chosen if other != name)
-        if better(tried(chosen), rest, tried(rest)):
+        if better(tried(chosen), tried(rest)):
             chosen = rest
     return chosen, trials
 
@@ -64,7 +62,7 @@ def reason(chosen: Sequence[str], trials: Trials, remedies: Sequence[str]) -> st
     if not chosen:
         return (
             f"all together leave {every / none:.0%} of the error without any: they are taken where "
-            f"they leave {GAIN:.0%} or less"
+            f"they leave {LEFT:.0%} or less"
         )
     left = [name for name in remedies if name not in chosen]
     text = f"all together leave {every / none:.0%} of the error without any"

@@ -168,7 +168,7 @@ class _Quantizer:
         spec = self.spec
         self.moments = moments
         shape = named("shape", Shape, **self._shape())
-        self.description.prove("sum of p", 255 * spec.max_tokens, 2**20)
+        self.description.prove("sum of p", 255 * spec.max_tokens, 2**21)
         embedding, stream = self._embedding()
         projection = None
         if spec.embedding_size:

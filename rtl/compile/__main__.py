@@ -16,7 +16,7 @@ from cli.options import Parser, add_json
 from cli.progress import stage
 
 from golden.identity import IDENTITY_BYTES, identity_of
-from golden.model import Model
+from golden.model import TOKENS_MAX, Model
 from golden.store import DESCRIPTION as DESCRIPTION_FILE
 from golden.store import load
 from rtl.compile import MODEL
@@ -94,7 +94,7 @@ def _shown(key: str, value: int) -> str:
         case "model":
             return value.to_bytes(IDENTITY_BYTES, "little").hex()
         case "window":
-            before, after = window_sides(value)
+            before, after = ("all" if x == TOKENS_MAX else x for x in window_sides(value))
             return f"{before} before, {after} after" if value else "0"
     return str(value)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from golden.model import Model, Shape
+from rtl.interface.command import WINDOW_SIDE_MAX
 from rtl.interface.config import Config, ceil_div
 from rtl.interface.options import LIMITS
 
@@ -231,7 +232,17 @@ def longest_sequence(model: Model, config: Config) -> int:
             f"feed-forward layer {shape.ffn}, the banks have {BANKS} x {config.bank_words}: "
             "generate with more tokens"
         )
-    return min(shape.tokens, config.tokens, row_tiles * n)
+    tokens = min(shape.tokens, config.tokens, row_tiles * n)
+    for number, layer in enumerate(model.layers):
+        for name in ("before", "after"):
+            side = None if layer.window is None else getattr(layer.window, name)
+            if side is not None and WINDOW_SIDE_MAX < side < tokens - 1:
+                raise FitError(
+                    f"layer.{number}.window.{name} is {side}: the stream has 0 to "
+                    f"{WINDOW_SIDE_MAX} or no limit, which {side} is to {side + 1} tokens: "
+                    f"generate one with tokens={side + 1} or fewer"
+                )
+    return tokens
 
 
 def most_row_tiles(model: Model, config: Config) -> int:

@@ -257,4 +257,5 @@ class Sequencer(wiring.Component):
                 given, most = op.flags.bank, self.config.tokens  # WINDOW is that bit
                 for place, side in enumerate((self.window.before, self.window.after)):
                     asked = attend.window.word_select(place, WINDOW_BITS)
-                    m.d.sync += side.eq(Mux(given & (asked < most), asked, most))
+                    limits = asked < most if most <= 1 << WINDOW_BITS else ~asked.all()
+                    m.d.sync += side.eq(Mux(given & limits, asked, most))

@@ -5,8 +5,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.datapath.reciprocal import Reciprocal
-from rtl.interface.trace import SUM_BITS
-from rtl.primitives.pipeline import register
+from rtl.primitives.parameters import check
+from rtl.primitives.pipeline import delay, register
 
 
 class RowScale(wiring.Component):
@@ -16,9 +16,15 @@ class RowScale(wiring.Component):
     row_m = round_shift(P, adj), 2^16 becoming 2^15 with adj + 1; row_s = s + 16 + e - adj.
     One row a cycle, no valid. Multipliers: 3.
 
+    Parameters
+    ----------
+    bits
+        Of the sum, 20 or 21. `Reciprocal` takes 20: of a sum with bit 20 all but the lowest, which
+        has no part in r, and e is 1 more.
+
     Members
     -------
-    sum : In, 20
+    sum : In, bits
     m, s : In, 16 and 6
         The multiplier of the tensor; steady while rows are on their way.
     row_m, row_s : Out, 16 and 6
@@ -31,10 +37,11 @@ class RowScale(wiring.Component):
 
     latency = Reciprocal.latency + 3
 
-    def __init__(self) -> None:
+    def __init__(self, bits: int = 20) -> None:
+        self.bits = check("RowScale", "bits", bits, 20, 21)
         super().__init__(
             {
-                "sum": In(SUM_BITS),
+                "sum": In(bits),
                 "m": In(16),
                 "s": In(6),
                 "row_m": Out(16),
@@ -46,10 +53,15 @@ class RowScale(wiring.Component):
         m = Module()
         # Cycles 1 to 11.
         m.submodules.reciprocal = reciprocal = Reciprocal()
-        m.d.comb += reciprocal.i.eq(self.sum)
+        operand, exponent = self.sum, self.s + reciprocal.e
+        if self.bits > len(reciprocal.i):
+            over = self.sum[-1]
+            operand = Mux(over, self.sum[1:], self.sum)
+            exponent += delay(m, over, Reciprocal.latency, "over")
+        m.d.comb += reciprocal.i.eq(operand)
         # Cycle 12: product.
         product = register(m, reciprocal.r * self.m, "product")
-        exponent = register(m, self.s + reciprocal.e, "exponent")
+        exponent = register(m, exponent, "exponent")
         # Cycle 13: 16 bits below the leading one, and half a unit.
         large = product[31]
         halves = register(m, Mux(large, product[15:], product[14:31]), "halves")

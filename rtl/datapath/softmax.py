@@ -7,6 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
+from golden.model import TOKENS_MAX
 from golden.softmax import EXP2_TABLE
 from rtl.datapath.requantize import MAX_LANES
 from rtl.datapath.row_scale import RowScale
@@ -14,13 +15,13 @@ from rtl.datapath.running_max import RunningMax
 from rtl.interface.ports.batch import MaskWrite
 from rtl.interface.ports.datapath import ProbabilityRead, RowScales, ScoreColumn
 from rtl.interface.ports.tiles import Multiplier
-from rtl.interface.trace import SUM_BITS, SoftmaxTrace
+from rtl.interface.trace import SoftmaxTrace, sum_bits
 from rtl.interface.word import int16_word
 from rtl.primitives.memory import READ_LATENCY, Memory, Rom
 from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register
 
-MAX_TOKENS = 4096
+MAX_TOKENS = TOKENS_MAX
 ARRIVAL_LATENCY = READ_LATENCY  # of a column, which waits for the attend bit of its key
 # A job waits for its maximum: it is there when the first score has been read, a cycle after that
 # job begins.
@@ -83,9 +84,9 @@ class Softmax(wiring.Component):
     lanes
         Queries of a tile, 1 to 64.
     tokens
-        Most keys, 1 to 4096.
+        Most keys, 1 to 8192.
     places
-        Attend bits, 1 to 8192: of all keys of several sequences. None: tokens.
+        Attend bits, 1 to 16384: of all keys of several sequences. None: tokens.
     windows
         A key is valid for the lanes whose bit in `score.seen` is set; a word of the scores has a
         bit for each lane. A lane for which none is has the max -2^15, every p and the sum 0, and
@@ -283,8 +284,8 @@ class Softmax(wiring.Component):
 
     def _row_scales(self, m: Module, run: Pass, p: Any, p_en: Any) -> None:
         """The sums of p; then they rotate, once round, through lane 0 into the row scale."""
-        lanes = self.lanes
-        sums = [Signal(SUM_BITS, name=f"sum{n}", reset_less=True) for n in range(lanes)]
+        lanes, bits = self.lanes, sum_bits(self.tokens)
+        sums = [Signal(bits, name=f"sum{n}", reset_less=True) for n in range(lanes)]
         turn = Signal(range(lanes))
         turning, turn_last = Signal(), Signal()
         p_last = delay(m, run.reading & run.read_last, P_LATENCY, "p_last", reset=True)
@@ -303,7 +304,7 @@ class Softmax(wiring.Component):
             with m.If(turn_last):
                 m.d.sync += turning.eq(0)
 
-        m.submodules.row_scale = row_scale = RowScale()
+        m.submodules.row_scale = row_scale = RowScale(bits)
         m.d.comb += [
             row_scale.sum.eq(sums[0]),
             row_scale.m.eq(run.job.m),

@@ -30,6 +30,7 @@ from collections.abc import Iterator
 from enum import IntEnum, IntFlag
 from typing import NamedTuple
 
+from golden.model import TOKENS_MAX
 from rtl.interface.config import LANES, WAYS, ceil_div
 
 DESCRIPTOR_BYTES = 32
@@ -46,7 +47,9 @@ NORM_SHIFT_MAX = 31
 GATE_SHIFT_MAX = 31
 RESIDUAL_SHIFT_MAX = 15
 SHIFT_MAX = 47  # of a multiplier m * 2^-s
-WINDOW_BITS = 12  # of either side of a window; all ones are more than any two tokens are apart
+WINDOW_BITS = 12  # of either side of a window; all ones are no limit
+
+WINDOW_SIDE_MAX = 2**WINDOW_BITS - 2
 
 BANK_SHIFT = 22
 """Place of the bank's number in an address of the activation banks; the offset is below it."""
@@ -220,15 +223,18 @@ def way_bits_of(byte: int) -> int:
 def window_field(before: int | None, after: int | None) -> int:
     """The field `window` of an ATTEND: before in the low 12 bits, after in those above.
 
-    None is no limit, which is 4095: no two tokens are further apart.
+    4095 is no limit. So is a longer side: `rtl.compile.fit` has no sequence that it would limit.
     """
-    sides = (2**WINDOW_BITS - 1 if side is None else side for side in (before, after))
+    most = WINDOW_SIDE_MAX + 1
+    sides = (most if side is None else min(side, most) for side in (before, after))
     return sum(side << WINDOW_BITS * place for place, side in enumerate(sides))
 
 
 def window_sides(window: int) -> tuple[int, int]:
-    """Before and after of a field `window`."""
-    return window & (1 << WINDOW_BITS) - 1, window >> WINDOW_BITS
+    """Before and after of a field `window`; without a limit as far as two tokens may be apart."""
+    sides = window & (1 << WINDOW_BITS) - 1, window >> WINDOW_BITS
+    before, after = (side if side <= WINDOW_SIDE_MAX else TOKENS_MAX for side in sides)
+    return before, after
 
 
 def walked_keys(flags: Flag, window: int, row: int, tokens: int, lanes: int) -> range:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from golden.model import TOKENS_MAX
+
 LANES = (4, 8, 16, 32, 64)
 WAYS = (1, 2, 4, 8)
 """Columns of a tile for each lane."""
@@ -97,7 +99,12 @@ class Config:
                 f"columns is {self.columns}: with {self.lanes} lanes choose one of "
                 f"{', '.join(map(str, widths))}"
             )
-        for name, maximum in (("tokens", 4096), ("hidden", 1024), ("ffn", 4096), ("labels", 4096)):
+        for name, maximum in (
+            ("tokens", TOKENS_MAX),
+            ("hidden", 1024),
+            ("ffn", 4096),
+            ("labels", 4096),
+        ):
             value = getattr(self, name)
             if not 1 <= value <= maximum:
                 raise ValueError(f"{name} is {value}: it must lie in 1..{maximum}")

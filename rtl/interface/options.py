@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from rtl.interface.config import Config
@@ -27,11 +28,18 @@ SWITCHES = {
 LIMITS = ("tokens", "hidden", "ffn", "labels")
 """What has to be large enough for a model; without one there are defaults."""
 
+MECHANISMS = ("precise", "bias_heads", "windows", "rms_norm", "gated", "rotary_pairs")
+"""What hardware takes beyond the plain encoder."""
 
-def add_config_options(parser: argparse.ArgumentParser) -> None:
-    """Add one option for each field of Config."""
+_NAMES = tuple(field.name for field in dataclasses.fields(Config))
+
+
+def add_config_options(parser: argparse.ArgumentParser, names: Sequence[str] = _NAMES) -> None:
+    """Add one option for each field of Config, or for those of these names."""
     group = parser.add_argument_group("configuration")
     for field in dataclasses.fields(Config):
+        if field.name not in names:
+            continue
         option = f"--{field.name.replace('_', '-')}"
         if field.type == "bool":
             group.add_argument(option, action="store_true", help=SWITCHES[field.name])
@@ -45,6 +53,11 @@ def add_config_options(parser: argparse.ArgumentParser) -> None:
         )
 
 
+def mechanisms_of(source: argparse.Namespace | Config) -> dict[str, Any]:
+    """`MECHANISMS` and what the options say of them, or a Config."""
+    return {name: getattr(source, name) for name in MECHANISMS}
+
+
 def config_of(options: argparse.Namespace) -> Config:
     """The Config that the options of `add_config_options` name; ValueError as Config says."""
     return Config(**given(options))
@@ -52,7 +65,7 @@ def config_of(options: argparse.Namespace) -> Config:
 
 def given(options: argparse.Namespace) -> dict[str, Any]:
     """The fields that the options of `add_config_options` name, but for limits that were not."""
-    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(Config)}
+    values = {name: getattr(options, name) for name in _NAMES}
     return {
         name: value for name, value in values.items() if name not in LIMITS or value is not None
     }

@@ -16,8 +16,10 @@ from rtl.interface.config import Config
 from rtl.interface.tile import address_bits
 from rtl.interface.word import int8_word, int16_word
 
-SUM_BITS = 20
-"""Width of a row's sum of p: 255 * 4096."""
+
+def sum_bits(tokens: int) -> int:
+    """Width of a row's sum of p, at most 255 a token: 20, with more than 4,112 tokens 21."""
+    return max((255 * tokens).bit_length(), 20)
 
 
 class Stall(IntEnum):
@@ -74,7 +76,7 @@ class SoftmaxTrace(wiring.Signature):
                 "p": Out(data.ArrayLayout(unsigned(8), lanes)),
                 "row_en": Out(1),
                 "max": Out(int16_word(lanes)),
-                "sum": Out(data.ArrayLayout(unsigned(SUM_BITS), lanes)),
+                "sum": Out(data.ArrayLayout(unsigned(sum_bits(tokens)), lanes)),
             }
         )
 

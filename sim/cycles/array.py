@@ -76,3 +76,32 @@ class Array:
         if not low:
             self.drains, self.drain = self.last, drain
         return self.last
+
+    def tiles(self, count: int, length: int, *, drain: int) -> None:
+        """So many tiles that are alike and wait for nothing but the array.
+
+        A tile depends on the times before it only as far as they lie apart. When one leaves them as
+        far apart as it found them, all that follow are like it.
+        """
+        for left in range(count - 1, -1, -1):
+            found, last, stalls = self._apart(), self.last, dict(self.tally)
+            self.tile(length, drain=drain)
+            if self._apart() == found:
+                self._pass(left * (self.last - last))
+                self.active += left * length
+                for cause, cycles in stalls.items():
+                    self.tally[cause] += left * (self.tally[cause] - cycles)
+                break
+
+    def _apart(self) -> tuple[int, ...]:
+        """The times on which a tile depends, before the latest operand; and what drains."""
+        times = (self.made, *self.started, self.drains)
+        return (*(self.last - time for time in times), self.drain, self.busy)
+
+    def _pass(self, cycles: int) -> None:
+        """All times are so much later."""
+        earlier, latest = self.started
+        self.started = earlier + cycles, latest + cycles
+        self.made += cycles
+        self.last += cycles
+        self.drains += cycles

@@ -369,13 +369,14 @@ class Inference:
         if residual:
             self._normalise(available, taken)
 
-    def _spans(self, word: int, count: int) -> list[int]:
-        """Columns of the tiles of so many keys or channels, which begin in word `word` of N.
+    def _spans(self, word: int, count: int) -> tuple[int, int]:
+        """The tiles of so many keys or channels, which begin in word `word` of N.
 
-        A tile has those words that lie at one address, one in each way.
+        A tile has those words that lie at one address, one in each way. How many tiles come before
+        the last, which have M columns, and the columns of the last.
         """
-        end = word % self.ways * self.lanes + count
-        return [min(self.columns, end - column) for column in range(0, end, self.columns)]
+        whole, rest = divmod(word % self.ways * self.lanes + count - 1, self.columns)
+        return whole, rest + 1
 
     def _attend(self, step: Step) -> None:
         """Scores of a head's row tile, then the context of the row tile before it."""
@@ -383,7 +384,7 @@ class Inference:
         length, value_words = step.values["head_size"], ceil_div(step.values["head_size"], n)
         finished: list[int] = []
         begins, window = [0, *accumulate(self.tiles)], step.values["window"]
-        # Of each S and C: keys, columns of its tiles, head.
+        # Of each S and C: keys, tiles of the scores, head.
         places = [
             (len(keys), self._spans(begin + keys.start // n, len(keys)), head)
             for tokens, tiles, begin in zip(self.lengths, self.tiles, begins)
@@ -393,9 +394,9 @@ class Inference:
         ]
         for place in range(len(places) + 1):
             if place < len(places):
-                keys, spans, _ = places[place]
-                for columns in spans:
-                    last = self.array.tile(length, drain=self._drain(columns))
+                keys, (whole, columns), _ = places[place]
+                self.array.tiles(whole, length, drain=self.columns)
+                last = self.array.tile(length, drain=self._drain(columns))
                 complete = last + scored(self.program.config.bias_heads) + columns - 1
                 self.softmax_finished = pass_cycles(n, keys) + max(
                     complete + START_LATENCY, self.softmax_finished
@@ -404,8 +405,9 @@ class Inference:
             if place > 0:
                 keys, _, head = places[place - 1]
                 conditions = [("softmax", finished[place - 1])]
-                for columns in self._spans(head * value_words, length):
-                    self.array.tile(keys, conditions, drain=self._drain(columns))
+                whole, columns = self._spans(head * value_words, length)
+                for width in (*[self.columns] * whole, columns):
+                    self.array.tile(keys, conditions, drain=self._drain(width))
                     conditions = []
 
     def _end(self, act: int, logits: int) -> Prediction:

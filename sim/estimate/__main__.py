@@ -163,6 +163,8 @@ def _measured() -> dict[str, object]:
             name += ", gated"
         if c.rotary_pairs:
             name += f", rotary positions of {c.rotary_pairs} pairs"
+        if c.rms_norm:
+            name += ", RMSNorms"
         use = "held out" if point.held_out else "fitted"
         row: list[object] = [name, use]
         for resource in RESOURCES:

@@ -15,7 +15,7 @@ from cli.progress import stage
 
 from rtl.generate.units import UNITS
 from rtl.interface.config import Config
-from rtl.interface.options import add_config_options, config_of
+from rtl.interface.options import MECHANISMS, add_config_options, config_of
 from sim.bench import run_bench
 from sim.design import generated
 from sim.gates.netlist import ECP5, netlist
@@ -77,8 +77,7 @@ def _parser() -> Parser:
 def config_for(unit: str, options: argparse.Namespace) -> Config:
     """The configuration of the options; where they name no limit, `WHOLE` units are small."""
     config = config_of(options)
-    choices = ("lanes", "columns", "precise", "bias_heads", "windows")
-    plain = Config(**{name: getattr(config, name) for name in choices})
+    plain = Config(**{name: getattr(config, name) for name in ("lanes", "columns", *MECHANISMS)})
     return replace(config, **SMALL_LIMITS) if unit in WHOLE and config == plain else config
 
 

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from rtl.interface.config import Config
 from sim.builds import FASTER, OPTIMISATION, build_harness
 from sim.design import Design
 from sim.machine.names import HEADER, header
@@ -56,7 +57,7 @@ class Share:
 
 
 def play(
-    program: Path, lanes: int, shares: Sequence[Share], coverage: Path | None = None
+    program: Path, config: Config, shares: Sequence[Share], coverage: Path | None = None
 ) -> Generator[Played, None, None]:
     """What the cases show, as it comes; those of a share in their order.
 
@@ -94,7 +95,7 @@ def play(
                 line = child.stdout.readline()
                 if line:
                     waiting.pop(0)
-                    yield read(line, own, lanes)
+                    yield read(line, own, config)
                     continue
                 selector.unregister(key.fileobj)
                 code = child.wait()

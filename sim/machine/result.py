@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from tb.compare import Recorded
-from tb.trace import CAUSES, ELEMENTS
+from tb.trace import CAUSES, elements
 
 
 @dataclass(frozen=True)
@@ -153,14 +154,14 @@ class Played:
     wrong: list[str]
 
 
-def read(line: bytes, folder: Path, lanes: int) -> Played:
+def read(line: bytes, folder: Path, config: Config) -> Played:
     """A line that the machine printed, and the file of writes in its folder, which is removed."""
     facts = json.loads(line)
     number = facts["number"]
     common = {"index": number, "simulated": facts["simulated"], "seconds": facts["seconds"]}
     path = folder / f"writes-{number}"
     if path.exists():
-        common["writes"] = _writes(path.read_bytes(), lanes)
+        common["writes"] = _writes(path.read_bytes(), config)
         path.unlink()
     return Played(number, tuple(_run(run, common) for run in facts["runs"]), facts["wrong"])
 
@@ -175,10 +176,10 @@ def _run(facts: dict[str, Any], common: dict[str, Any]) -> Result:
     return Result(**facts, **common)
 
 
-def _writes(data: bytes, lanes: int) -> dict[str, Recorded]:
+def _writes(data: bytes, config: Config) -> dict[str, Recorded]:
     """The file of trace.h."""
     writes, at = {}, 0
-    for name, (bits, signed) in ELEMENTS.items():
+    for name, (bits, signed) in elements(config.tokens).items():
         count, size = struct.unpack_from("<2I", data, at)
         cycle, address = np.frombuffer(data, "<u4", 2 * count, at + 8).reshape(2, count).tolist()
         at += 8 + 8 * count
@@ -187,6 +188,6 @@ def _writes(data: bytes, lanes: int) -> dict[str, Recorded]:
             for i in range(at, at + count * size, size or 1)
         ]
         at += count * size
-        length = 1 if name == "logit" else lanes
+        length = 1 if name == "logit" else config.lanes
         writes[name] = Recorded(bits, signed, length, cycle, address, word)
     return writes

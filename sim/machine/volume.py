@@ -191,7 +191,7 @@ def simulate_each(
         planned |= runs
         shared = [table for table, _ in tables.values()]
         shares.append(Share(job_file(settings, config, shared, runs), numbers))
-    with closing(play(built, config.lanes, shares)) as cases:
+    with closing(play(built, config, shares)) as cases:
         for case in cases:
             (run,) = planned[case.number]
             problem = _problem(run, case, settings, len(jobs[case.number].table))

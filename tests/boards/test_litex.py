@@ -28,6 +28,7 @@ from rtl.dma.bus import Bus
 from rtl.generate.sheet import describe
 from rtl.interface.config import Config
 from sim.simulators import clean_environment
+from tests.tiers import quick
 
 ORIGIN, SIZE = 0x4000_0000, 0x2000
 OUTSTANDING = 4
@@ -169,7 +170,7 @@ def black_box(facts: dict[str, Any]) -> str:
     return f"(* blackbox *) module {NAME}({', '.join(lines)}); endmodule\n"
 
 
-@pytest.mark.parametrize("standard", ["axi", "wishbone"])
+@pytest.mark.parametrize("standard", quick(["axi", "wishbone"]))
 def test_it_elaborates_in_a_soc(
     standard: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -119,6 +119,7 @@ def test_workers_without_the_project_are_refused(address: str, tmp_path: Path) -
         list(each(cases.square, 1, NUMBERS, dask=address))
 
 
+@pytest.mark.thorough
 def test_a_scheduler_that_goes_is_told(tmp_path: Path) -> None:
     with scheduler(tmp_path) as (process, own), workers(own, 1):
         results = each(cases.slow, None, {str(n): n for n in range(50)}, dask=own)

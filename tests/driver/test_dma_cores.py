@@ -23,7 +23,7 @@ from tests.driver.test_dma import LANES, PLACE, Parts, Registers
 from tests.sim.dma_subjects import BUS, board_of, limits, subjects
 from verify.driver import DRIVER, driver_library
 
-pytestmark = pytest.mark.verilator
+pytestmark = [pytest.mark.verilator, pytest.mark.thorough]
 CORES = 2
 SHARED = replace(BUS, cores=CORES)
 SUBJECT = subjects(LANES)[0]
@@ -119,7 +119,6 @@ def test_what_is_refused(cores: DmaCores, memory: Registers) -> None:
         cores.infer_all([[1]], seconds=0)
 
 
-@pytest.mark.thorough
 def test_more_cores_than_there_are() -> None:
     """Three behind addresses for four: the fourth answers with an error."""
     bus = replace(BUS, cores=3)

@@ -50,7 +50,7 @@ RSQRT = [nearest_root(2**24 / Fraction(257 + 2 * j, 256), 1) for j in range(128)
 
 def ref_reciprocal(s: int) -> tuple[int, int]:
     e = s.bit_length() - 1
-    u = s * 2 ** (19 - e)
+    u = s * 2**19 // 2**e
     y0 = RECIPROCAL[u // 2**12 % 128]
     e25 = (2**31 - u * y0) // 2**6
     return min((y0 * 2**25 + y0 * e25 + 2**20) // 2**21, 65535), e

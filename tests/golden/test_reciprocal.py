@@ -3,7 +3,7 @@ import numpy as np
 from golden.reciprocal import TABLE, reciprocal
 from tests.golden.reference import RECIPROCAL, ref_reciprocal
 
-EVERY_SUM = np.arange(1, 1 << 20)
+EVERY_SUM = np.arange(1, 1 << 21)
 
 
 def test_table_is_the_rounded_reciprocal_of_each_centre() -> None:
@@ -13,7 +13,7 @@ def test_table_is_the_rounded_reciprocal_of_each_centre() -> None:
 
 
 def test_every_sum_is_within_the_bound() -> None:
-    """|r * S * 2^-(16+e) - 1| <= 2^-15 in exact integers, over all 2^20 - 1 sums."""
+    """|r * S * 2^-(16+e) - 1| <= 2^-15 in exact integers, over all 2^21 - 1 sums."""
     r, e = reciprocal(EVERY_SUM)
     assert ((r >= 1 << 15) & (r < 1 << 16)).all()
     assert ((EVERY_SUM >> e) == 1).all()
@@ -28,10 +28,17 @@ def test_every_mantissa_equals_the_reference() -> None:
     assert r.tolist() == [ref_reciprocal(s)[0] for s in mantissas.tolist()]
 
 
+def test_the_lowest_bit_of_a_sum_of_21_bits_has_no_part() -> None:
+    sums = np.arange(1 << 20, 1 << 21)
+    r, e = reciprocal(sums)
+    assert (e == 20).all()
+    assert (r == reciprocal(sums >> 1)[0]).all()
+
+
 def test_by_hand() -> None:
-    r, e = reciprocal(np.array([1, 2, 255, 256, 3]))
+    r, e = reciprocal(np.array([1, 2, 255, 256, 3, 1 << 20]))
     # 65536 does not fit and is 65535; 2^24/3 * 2^-7 = 43690.67, 2^23/255 = 32896.5
-    assert e.tolist() == [0, 1, 7, 8, 1]
-    assert r[[0, 1, 3]].tolist() == [65535, 65535, 65535]
+    assert e.tolist() == [0, 1, 7, 8, 1, 20]
+    assert r[[0, 1, 3, 5]].tolist() == [65535, 65535, 65535, 65535]
     assert abs(int(r[2]) - 32896) <= 1
     assert abs(int(r[4]) - 43691) <= 1

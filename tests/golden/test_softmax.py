@@ -67,7 +67,7 @@ def test_one_valid_key(score: int) -> None:
     assert (p.tolist(), row_max, row_sum) == ([0, 255, 0], score, 255)
 
 
-@pytest.mark.parametrize("keys", [1, 2, 128, 4096])
+@pytest.mark.parametrize("keys", [1, 2, 128, 4112, 4113, 8192])
 def test_equal_rows(keys: int) -> None:
     p, row_max, row_sum = softmax(np.full((2, keys), -77, np.int16), ALL)
     assert (p == 255).all()
@@ -87,7 +87,8 @@ def test_a_row_without_a_valid_key() -> None:
 
 def test_row_scale_equals_the_reference() -> None:
     rng = np.random.default_rng(1)
-    sums = np.concatenate([rng.integers(255, 1 << 20, 3000), [255, (1 << 20) - 1, 1 << 19, 256]])
+    ends = [255, 256, 1 << 19, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (1 << 21) - 1]
+    sums = np.concatenate([rng.integers(255, 1 << 21, 3000), ends])
     for m in (1 << 15, 65535, 65534, 46341, 40000):
         got_m, got_s = row_scale(sums, m, 17)
         assert got_m.dtype == got_s.dtype == np.int32

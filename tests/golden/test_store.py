@@ -201,7 +201,7 @@ def rewrite(directory: Path, change: dict, arrays: dict[str, np.ndarray] | None 
         ({"layers": 3}, "layers.2.attention.q.weight is missing"),
         ({"layers.1.norm2.shift": 77}, "layers.1.norm2: shift is 77; allowed 1..31"),
         ({"layers.0.attention.score_m": 3}, "layers.0.attention: score_m is 3; allowed 32768"),
-        ({"layers.1.window.after": -1}, "layers.1.window: after is -1; allowed 0..4095"),
+        ({"layers.1.window.after": -1}, "layers.1.window: after is -1; allowed 0..8191"),
     ],
 )
 def test_values_that_no_model_may_have(saved: Path, change: dict, message: str) -> None:

@@ -9,6 +9,7 @@ from golden.fast.watching import TracedEngine, WatchedEngine
 from golden.model import Model
 from tests import zoo
 from tests.golden.test_fast import NAMES, products, texts
+from tests.tiers import quick
 
 __all__ = ["products"]
 
@@ -75,7 +76,7 @@ def assert_traces(model: Model, batch: list[tuple], products: engine.Products) -
             np.testing.assert_array_equal(found[key], x, err_msg=key)
 
 
-@pytest.mark.parametrize("kind", zoo.GOLDEN_KINDS)
+@pytest.mark.parametrize("kind", quick(zoo.GOLDEN_KINDS, 2))
 @pytest.mark.parametrize("name", NAMES)
 def test_traces_are_goldens(name: str, products: engine.Products, kind: str) -> None:
     for seed in range(2):

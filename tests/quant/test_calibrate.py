@@ -204,7 +204,7 @@ def test_what_was_interrupted_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The same files as without, and no combination of remedies is tried twice."""
-    monkeypatch.setattr(choose, "GAIN", 9.0)  # so that each is left out in turn
+    monkeypatch.setattr(choose, "LEFT", 1.0)  # so that each is left out in turn
     arguments = ["--model", str(model), "--data", str(data), "--out"]
     whole, out = tmp_path / "whole", tmp_path / "out"
     assert calibrate.main([*arguments, str(whole)]) == 0

@@ -1,3 +1,5 @@
+from math import inf
+
 import pytest
 
 from quant.quantize.choose import choose, reason
@@ -5,9 +7,25 @@ from quant.quantize.choose import choose, reason
 NAMES = ("a", "b", "c")
 
 
-def test_what_does_not_halve_the_error_is_not_taken() -> None:
-    errors = {(): 1.0, NAMES: 0.51}
+@pytest.mark.parametrize("every", [0.81, 1.0, 2.0, inf])
+def test_what_takes_less_than_a_fifth_of_the_error_is_not_taken(every: float) -> None:
+    errors = {(): 1.0, NAMES: every}
     assert choose(NAMES, errors.__getitem__) == ((), errors)
+
+
+def test_what_takes_a_fifth_of_the_error_is_taken() -> None:
+    """All together with a fifth less than none; without b a fifth less again."""
+    errors = {(): 1.0, NAMES: 0.8, ("a", "c"): 0.64}
+    assert choose(NAMES, lambda names: errors.get(names, 0.7))[0] == ("a", "c")
+
+
+def test_what_is_left_of_no_error_is_not_better() -> None:
+    assert choose(NAMES, lambda names: 0.0) == ((), {(): 0.0, NAMES: 0.0})
+
+
+def test_some_are_taken_where_neither_none_nor_all_can_be() -> None:
+    errors = {("a", "c"): 0.5, ("c",): 0.45}
+    assert choose(NAMES, lambda names: errors.get(names, inf))[0] == ("a", "c")
 
 
 def test_what_does_harm_is_left_out() -> None:
@@ -43,9 +61,9 @@ def test_each_combination_is_tried_once() -> None:
     ("errors", "said"),
     [
         (
-            {(): 1.0, ("a", "b"): 0.51},
-            "all together leave 51% of the error without any: they are "
-            "taken where they leave 50% or less",
+            {(): 1.0, ("a", "b"): 0.81},
+            "all together leave 81% of the error without any: they are "
+            "taken where they leave 80% or less",
         ),
         (
             {(): 1.0, ("a", "b"): 0.4, ("b",): 0.1, ("a",): 0.5},

@@ -455,9 +455,9 @@ def test_an_image_processor_of_another_size_is_refused(tmp_path: Path) -> None:
 
 
 def test_more_tokens_than_an_accelerator_takes_are_refused(tmp_path: Path) -> None:
-    saved(tmp_path, "vit", "Model", image_size=65, patch_size=1, num_hidden_layers=1)
-    processed(tmp_path, size=65)
-    with pytest.raises(CheckpointError, match=r"an image has 4,226 tokens: .* 4,096 at most"):
+    saved(tmp_path, "vit", "Model", image_size=91, patch_size=1, num_hidden_layers=1)
+    processed(tmp_path, size=91)
+    with pytest.raises(CheckpointError, match=r"an image has 8,282 tokens: .* 8,192 at most"):
         load(tmp_path)
 
 

@@ -63,8 +63,8 @@ def test_what_no_accelerator_takes(shipped: Checkpoint) -> None:
     model = stand_in(shipped)
     wide = replace(model, shape=replace(shape_of(shipped.spec), vocabulary=2))
     assert smallest(wide, 4, 512) == Config(lanes=4, tokens=512, hidden=128, ffn=512, labels=2)
-    with pytest.raises(ValueError, match=r"tokens is 4097: it must lie in 1\.\.4096"):
-        smallest(model, 8, 4097)
+    with pytest.raises(ValueError, match=r"tokens is 8193: it must lie in 1\.\.8192"):
+        smallest(model, 8, 8193)
     with pytest.raises(ValueError, match="600 tokens: the model takes 512 at most at 8 lanes"):
         smallest(model, 8, 600)
 
@@ -112,6 +112,13 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "--lanes 4 --tokens 16 --hidden 12 --ffn 20 --labels 3" in printed
     assert main([str(directory), "--texts", "0"]) == 0
     assert "reach" not in capsys.readouterr().out
+    texts.write_text("QED KLM NOP")
+    assert main([str(directory), "--data", str(texts)]) == 0
+    said = "warning: 60% of the tokens are unknown to the tokenizer: with --data FILE give texts"
+    assert said in capsys.readouterr().err
+    texts.write_text("good QED KLM")
+    assert main([str(directory), "--data", str(texts)]) == 0
+    assert "unknown" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

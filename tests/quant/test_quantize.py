@@ -81,10 +81,12 @@ def inputs(count: int, seed: int, spec: EncoderSpec) -> list[Tokens]:
 
 
 def kinds() -> list[object]:
-    """Every encoder without remedies and with all; one of them with each, the others thorough."""
+    """Every encoder without remedies, and precise with all; one with each, the others thorough."""
     found: list[object] = [
-        (remedies, precise, choices)
-        for remedies in ((), REMEDIES)
+        pytest.param(
+            remedies, precise, choices, marks=[pytest.mark.thorough] if precise != at else []
+        )
+        for at, remedies in enumerate(((), REMEDIES))
         for precise in (False, True)
         for choices in VARIED
     ]
@@ -296,7 +298,7 @@ def test_an_outlier_neuron_gets_copies_and_every_layer_their_width() -> None:
 
 def test_remedies_are_chosen_by_the_error_of_the_logits() -> None:
     source = checkpoint()
-    calm = Calibrator(source, inputs(20, 1, source.spec))
+    calm = Calibrator(source, inputs(6, 2, source.spec))
     options, trials = calm.choose(Options())
     assert options.remedies == ()
     assert trials == {

@@ -62,6 +62,11 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "euro-bos": ("eurobert", "ForSequenceClassification", {"classifier_pooling": "bos"}),
     "euro-words": ("eurobert", "ForTokenClassification", {"rope_parameters": LINEAR}),
+    "euro-plain": (
+        "eurobert",
+        "Model",
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
+    ),
     "nomic": ("nomic_bert", "Model", {}),
     "nomic-class": ("nomic_bert", "ForSequenceClassification", {"layer_norm_eps": 1e-4}),
     "nomic-words": ("nomic_bert", "ForTokenClassification", {"rope_parameters": LINEAR}),
@@ -252,6 +257,17 @@ def test_integers_follow_float(case: str, tmp_path: Path) -> None:
             {"auto_map": {"AutoModel": "x--y.Z"}, "num_experts": 8, "moe_every_n_layers": 2},
             "layer.0.ffn: experts, of which a router chooses some for each token",
         ),
+        (
+            "nomic",
+            {"auto_map": {"AutoConfig": "x--y.NomicBertConfig"}},
+            "code of its own, which is",
+        ),
+        ("nomic", {"activation_function": "geglu"}, "activation_function is 'geglu', which is not"),
+        ("nomic", {"rotary_scaling_factor": 2}, "layer.0.q: the frequencies follow the length of"),
+        ("nomic", {"prenorm": True}, "prenorm is True, which is not supported: it must be False"),
+        ("nomic", {"n_embd": 24}, "n_embd and hidden_size are one option: leave one of them out"),
+        ("gte", {"logn_attention_scale": True}, "logn_attention_scale is True, which is not supp"),
+        ("euro", {"clf_pooling": "mean"}, "head.0: what remote code calls classifier_pooling: ren"),
         ("gte", {"use_qk_norm": True}, "layer.0.q: a norm of Q and K behind their projections"),
         ("modern", {"dilation": 2}, "layer.0.attention: a window with gaps (dilation)"),
         ("jina", {"add_cross_attention": True}, "layer.0.attention: attention to another sequence"),
@@ -481,9 +497,66 @@ def rewritten(folder: Path, changed: dict[str, Any], names: dict[str, str]) -> N
     save_file(arrays, folder / "model.safetensors")
 
 
+def remote(code: str, names: str, **options: Any) -> dict[str, Any]:
+    """Options of files for remote code; names: of those that these files lack."""
+    auto_map = {"AutoConfig": code, "AutoModel": "x--y.Z"}
+    return {"auto_map": auto_map, **options, **dict.fromkeys(names.split())}
+
+
+REMOTE_NOMIC = remote(
+    "nomic-ai/nomic-bert-2048--configuration_hf_nomic_bert.NomicBertConfig",
+    "hidden_act hidden_size num_attention_heads num_hidden_layers intermediate_size head_dim "
+    "max_position_embeddings layer_norm_eps rope_parameters rotary_scaling_factor",
+    activation_function="swiglu",
+    n_embd=24,
+    n_head=4,
+    n_layer=2,
+    n_inner=36,
+    n_positions=24,
+    layer_norm_epsilon=1e-12,
+    rotary_emb_base=1000,
+    rotary_emb_fraction=1.0,
+    max_trained_positions=2048,
+    pad_vocab_size_multiple=64,
+    **dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop", "summary_first_dropout"), 0.1),
+    **dict.fromkeys(("causal", "prenorm", "parallel_block", "parallel_block_tied_norm"), False),
+    **dict.fromkeys(("mlp_fc1_bias", "mlp_fc2_bias", "qkv_proj_bias", "use_rms_norm"), False),
+    **dict.fromkeys(("reorder_and_upcast_attn", "scale_attn_by_inverse_layer_idx"), False),
+    rotary_emb_interleaved=False,
+    **dict.fromkeys(("dense_seq_output", "fused_bias_fc", "fused_dropout_add_ln"), True),
+    **dict.fromkeys(("scale_attn_weights", "summary_proj_to_labels", "summary_use_proj"), True),
+    **dict.fromkeys(("use_flash_attn", "use_xentropy"), True),
+)
+REMOTE_EURO = remote(
+    "configuration_eurobert.EuroBertConfig",
+    "rope_parameters rope_scaling head_dim num_key_value_heads",
+    bos_token="<|begin_of_text|>",
+    eos_token="<|end_of_text|>",
+    pad_token="<|end_of_text|>",
+    mask_token="<|mask|>",
+    clf_pooling="late",
+    hidden_dropout=0.0,
+    is_decoder=False,
+    rope_theta=500.0,
+)
+REMOTE_GTE = remote(
+    "configuration_hf_alibaba_nlp_gte.GteConfig",
+    "",
+    layer_norm_type="layer_norm",
+    pack_qkv=True,
+    position_embedding_type="rope",
+    **dict.fromkeys(("logn_attention_scale", "logn_attention_clip1"), False),
+    **dict.fromkeys(("unpad_inputs", "use_memory_efficient_attention"), True),
+)
+
+
 @pytest.mark.parametrize(
     ("case", "changed", "names"),
     [
+        ("nomic", REMOTE_NOMIC, {}),
+        ("euro-plain", REMOTE_EURO, {}),
+        ("gte", REMOTE_GTE, {}),
+        ("modern", {"position_embedding_type": "sans_pos"}, {}),
         ("nomic", {"rope_parameters": None, "rope_theta": 1000.0}, {}),
         (
             "gte-words",
@@ -516,6 +589,8 @@ def test_older_files_say_the_same(
     before = load(tmp_path)
     rewritten(tmp_path, changed, names)
     after = load(tmp_path)
+    said = ("the code that auto_map names is not run: transformers' own class counts",)
+    assert after.notes == before.notes + (said if "auto_map" in changed else ())
     assert after.spec == before.spec
     for name, array in before.arrays.items():
         np.testing.assert_array_equal(after.arrays[name], array)

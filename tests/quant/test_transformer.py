@@ -24,6 +24,7 @@ from rtl.compile.program import compile_model
 from rtl.interface.config import Config
 from sim.cycles.model import predict
 from tests.quant import tiny
+from tests.tiers import quick
 
 ROOT = Path(__file__).resolve().parents[2]
 POSITIONS, HIDDEN, EPSILON = 60, 24, 1e-3
@@ -100,7 +101,8 @@ def sentences(tokenizer: TextTokenizer) -> list[Tokens]:
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize(
-    ("pre", "embedding", "final"), [(True, False, True), (True, True, True), (False, True, False)]
+    ("pre", "embedding", "final"),
+    quick([(True, False, True), (True, True, True), (False, True, False)]),
 )
 def test_equals_pytorch_on_real_sentences_with_padding(
     pre: bool,
@@ -219,7 +221,7 @@ def test_inspect_counts_the_cycles_of_its_integers(
         ),
         ({"pooling": None}, "pooling is None: it must be one of first, mean, last, none"),
         ({"pooling": "max"}, "pooling is 'max': it must be one of first, mean, last, none"),
-        ({"max_position_embeddings": 0}, "max_position_embeddings is 0: it must be from 1 to 4096"),
+        ({"max_position_embeddings": 0}, "max_position_embeddings is 0: it must be from 1 to 8192"),
         ({"max_position_embeddings": 10**12}, "max_position_embeddings is 1000000000000: it must"),
         ({"vocab_size": 13}, "embedding.token has shape 12 x 12: the config asks for 13 x 12"),
         ({"hidden_size": 24}, "embedding.token has shape 12 x 12: the config asks for 12 x 24"),
@@ -289,7 +291,7 @@ def test_the_fields_that_are_needed_are_read_and_others_are_not(tmp_path: Path) 
 
 
 VALUES = [
-    None, True, False, 0, 1, -1, 2, 3, 12, 16, 4096, 4097, 10**12, 10**400, 0.0, 1e-5, -0.5, 1e300,
+    None, True, False, 0, 1, -1, 2, 3, 12, 16, 8192, 8193, 10**12, 10**400, 0.0, 1e-5, -0.5, 1e300,
     float("nan"), float("inf"), "", "relu", "gelu", "mean", "first", "pre", "x" * 50, [], ["a"],
     ["0", "1", "2"], {}, {"0": 1}, {"0": "a", "1": None, "2": []}, [[]],
 ]  # fmt: skip

@@ -330,7 +330,7 @@ def test_no_window_is_none(window: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "window", [[-1, 0], [1, 4096], [1.0, 2], [True, 0], 3, "causal", [[1], [2]], [[1, 2, 3], None]]
+    "window", [[-1, 0], [1, 8192], [1.0, 2], [True, 0], 3, "causal", [[1], [2]], [[1, 2, 3], None]]
 )
 def test_own_windows_that_are_wrong(window: Any, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"window is .*: it must be \[before, after\], the k"):

@@ -20,12 +20,20 @@ module wire_instead (input CLK, input [WIDTH-1:0] D, output [WIDTH-1:0] Q);
 endmodule
 """
 PARTS_AS_PORTS = "hierarchy -top formula; expose -evert unit; "
-STATE_AS_PORTS = "hierarchy -top formula; proc; expose -evert-dff unit; setattr -unset init w:*; "
 READ = "read_verilog -sv unit.v formula.v; "
 FLAT = "prep -flatten -top formula; memory_map; "
 AS_WIRES = "techmap -map wires.v; opt -full; select -assert-none t:$dff; "
 ASSERTS = "chformal -lower; opt -full; "
 SAT = "sat -prove-asserts -timeout 300 "
+
+
+def cut(*registers: str) -> str:
+    """What cuts the unit at these registers, `proved` says how; `?` and `*` stand for any."""
+    chosen = " ".join(f"unit/w:{name}" for name in registers)
+    return f"hierarchy -top formula; proc; expose -cut {chosen}; setattr -unset init w:*; "
+
+
+STATE_AS_PORTS = "hierarchy -top formula; proc; expose -evert-dff unit; setattr -unset init w:*; "
 
 
 def proved(unit: Any, formula: str, folder: Path, *, before: str = "") -> bool:
@@ -34,8 +42,9 @@ def proved(unit: Any, formula: str, folder: Path, *, before: str = "") -> bool:
     Registers are taken as wires, which changes nothing in such a pipeline. With PARTS_AS_PORTS
     `before`, the ports of the unit's parts are its own, called part.port: what comes from them may
     be anything, and what goes to them can be asserted; with STATE_AS_PORTS, register.q and
-    register.d, and what registers begin with is left out. Products that stand on both sides are
-    one to the prover.
+    register.d, and what registers begin with is left out. Of a register that is `cut` register.i is
+    what is read of it, and register what it is given. Products that stand on both sides are one to
+    the prover.
     """
     return _sat(unit, formula, folder, f"{READ}{before}{FLAT}{AS_WIRES}{ASSERTS}{SAT}formula")
 

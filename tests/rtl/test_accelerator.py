@@ -22,6 +22,7 @@ from rtl.interface.operation import Error
 from tb.case import token_words
 from tb.scenarios import SMALL, SMALL_LIMITS, family, sequence
 from tests.damage import replaced
+from tests.tiers import quick
 
 Input = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -117,7 +118,7 @@ def rtl_run(
     return Error(answers["status"] >> 8 & 15), logits, answers["cycles"]
 
 
-@pytest.mark.parametrize("name", ["pre-norm", "every-token"])
+@pytest.mark.parametrize("name", quick(["pre-norm", "every-token"]))
 def test_logits(name: str) -> None:
     config = Config(lanes=4, **SMALL_LIMITS)
     model = family(name, SMALL[name], seed=7)

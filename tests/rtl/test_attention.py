@@ -70,7 +70,7 @@ def rtl_attention(config: Config, inference: Inference) -> tuple[Error, np.ndarr
 
 
 @pytest.mark.parametrize(("lanes", "tokens"), quick([(4, 7), (8, 11)]))
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", quick(NAMES, 2))
 def test_context(name: str, lanes: int, tokens: int) -> None:
     config = Config(lanes=lanes, **SMALL_LIMITS | {"hidden": 48})
     model = family(name, SMALL[name], seed=lanes)

@@ -28,6 +28,7 @@ INVERTED = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("unit", "tests"),
     quick(

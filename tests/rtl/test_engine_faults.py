@@ -307,18 +307,19 @@ def play(design: Design, variant: str, case: Path | None) -> None:
         run_bench(design, "icarus", variant=variant, testcases=["case"], env=env)
 
 
-def first_of_each(faults: tuple[Fault, ...]) -> list[object]:
-    """The first fault of each bench, and the others marked as thorough."""
-    tops: set[str] = set()
+def in_tiers() -> list[object]:
+    """The first fault is quick, the first of each other part thorough, the others are slow."""
+    parts: set[str] = set()
     found: list[object] = []
-    for fault in faults:
-        marks = [pytest.mark.thorough] if fault.top in tops else []
-        tops.add(fault.top)
-        found.append(pytest.param(fault, marks=marks, id=f"{fault.part}: {fault.kind}"))
+    for fault in FAULTS:
+        marks = [pytest.mark.slow if fault.part in parts else pytest.mark.thorough]
+        parts.add(fault.part)
+        name = f"{fault.part}: {fault.kind}"
+        found.append(pytest.param(fault, marks=marks if found else [], id=name))
     return found
 
 
-@pytest.mark.parametrize("fault", first_of_each(FAULTS))
+@pytest.mark.parametrize("fault", in_tiers())
 def test_bench_sees(fault: Fault, cases: Cases) -> None:
     design = design_with(fault)
     variant = "fault-" + re.sub(r"\W+", "-", f"{fault.part} {fault.kind}")

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from golden import store
-from golden.model import Shape
+from golden.model import Shape, Window
 from golden.random import random_model
 from rtl.compile import __main__ as compile_command
 from rtl.compile.fit import FitError, longest_sequence, sized
+from rtl.compile.program import compile_model
 from rtl.generate import __main__ as generate_command
+from rtl.interface.command import Flag, Opcode, walked_keys
 from rtl.interface.config import Config
 from sim.estimate import __main__ as estimate_command
 from tests import zoo
@@ -111,6 +113,30 @@ def test_windows_where_a_model_has_some_or_they_are_asked_for() -> None:
     assert config.windows
     with pytest.raises(FitError, match="have attention windows, the configuration takes none"):
         longest_sequence(limited, replace(config, windows=False))
+
+
+@pytest.mark.parametrize("side", [4094, 4095, 6000, 8190, 8191, None])
+@pytest.mark.parametrize("tokens", [128, 4096, 4097, 8192])
+def test_the_longest_windows(side: int | None, tokens: int) -> None:
+    """A side that limits something is in the stream; one that the stream has no number for not."""
+    model = random_model(Shape(1, 4, 1, 4, 4, 2, 20, 8192, 0, pooling="none"), 1)
+    (layer,) = model.layers
+    model = replace(model, layers=(replace(layer, window=Window(3, side)),))
+    config = Config(lanes=4, tokens=tokens, windows=True)
+    if side is not None and 4094 < side < tokens - 1:
+        with pytest.raises(FitError) as error:
+            longest_sequence(model, config)
+        assert str(error.value) == (
+            f"layer.0.window.after is {side}: the stream has 0 to 4094 or no limit, which {side} "
+            f"is to {side + 1} tokens: generate one with tokens={side + 1} or fewer"
+        )
+        config = replace(config, tokens=side + 1)
+    program = compile_model(model, config)
+    (window,) = (x.values["window"] for x in program.steps if x.opcode is Opcode.ATTEND)
+    seen = 4095 if side is None else min(side, 4095)
+    assert window == 3 + (seen << 12)
+    keys = walked_keys(Flag.WINDOW, window, 0, program.tokens, 4)
+    assert keys == range(program.tokens if seen == 4095 else min(4100, program.tokens))
 
 
 def test_all_that_is_too_small_is_one_error_with_what_works() -> None:

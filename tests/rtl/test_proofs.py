@@ -10,15 +10,19 @@ from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+import rtl.datapath.epilogue
 import rtl.datapath.matmul
 import rtl.datapath.softmax
 from rtl.datapath.norm_lane import NormLane
 from rtl.datapath.operand import Operand
 from rtl.datapath.position_bias import PositionBias
 from rtl.datapath.requantize import Requantize, RoundShift
+from rtl.datapath.rotary import Rotary
 from rtl.datapath.row_scale import RowScale
+from rtl.datapath.schedule import CODE, GATE_READ
+from rtl.interface.word import activation_word
 from tests.damage import replaced
-from tests.rtl.formal import PARTS_AS_PORTS, STATE_AS_PORTS, proved
+from tests.rtl.formal import PARTS_AS_PORTS, STATE_AS_PORTS, cut, proved
 from tests.tiers import quick
 
 ROUND_SHIFT = """
@@ -58,7 +62,7 @@ endmodule
 """
 # (r, e), the reciprocal of the sum, may be anything: of it every operand is played elsewhere.
 ROW_SCALE = """
-module formula (input [19:0] sum, input [15:0] m, r, input [4:0] e, input [5:0] s);
+module formula (input [{bits}-1:0] sum, input [15:0] m, r, input [4:0] e, input [5:0] s);
   wire [15:0] row_m; wire [5:0] row_s; wire [19:0] i;
   unit u (.clk(1'b0), .rst(1'b0), .sum(sum), .m(m), .s(s), .row_m(row_m), .row_s(row_s),
           .\\reciprocal.i (i), .\\reciprocal.r (r), .\\reciprocal.e (e));
@@ -66,9 +70,11 @@ module formula (input [19:0] sum, input [15:0] m, r, input [4:0] e, input [5:0] 
   wire [4:0] adj = product >= 32'h80000000 ? 16 : 15;
   wire [32:0] rounded = ({1'b0, product} + (33'd1 << (adj - 1))) >> adj;
   wire carry = rounded == 65536;
-  wire [7:0] shift = s + 16 + e - adj - carry;
+  wire over = sum >= 1048576;
+  wire [7:0] shift = s + 16 + e + over - adj - carry;
   always @* begin
-    assert(i == sum); assert(row_m == (carry ? 32768 : rounded)); assert(row_s == shift[5:0]);
+    assert(i == sum >> over); assert(row_s == shift[5:0]);
+    assert(row_m == (carry ? 32768 : rounded));
   end
 endmodule
 """
@@ -121,6 +127,57 @@ module formula (input signed [15:0] s0, s1, v0, v1, input [1:0] starts, input bi
     assert(o0 == (t0 > 32767 ? 32767 : t0 < -32768 ? -32768 : t0));
     assert(o1 == (t1 > 32767 ? 32767 : t1 < -32768 ? -32768 : t1));
     if (!starts[0]) assert(next1 == v0);
+  end
+endmodule
+"""
+# The factor, a word of eight bits or the halves of a wide one, and what becomes of the product.
+GATE = """
+module formula (input signed [7:0] word, input signed [15:0] up, input [4:0] shift,
+                input signed [7:0] factor, input signed [23:0] product);
+  wire signed [7:0] to_factor, o; wire signed [23:0] to_product;
+  unit u (.clk(1'b0), .rst(1'b0), .word(word), .up(up), .shift(shift), .wide(1'b0), .o(o),
+          .\\factor_0 (to_factor), .\\factor_0.i (factor),
+          .\\product_0 (to_product), .\\product_0.i (product));
+  wire signed [39:0] y = (product + (40'sd1 <<< (shift - 1))) >>> shift;
+  always @* begin
+    assert(to_factor == word); assert(to_product == factor * up);
+    if (shift >= 1) assert(o == (y > 127 ? 127 : y < -128 ? -128 : y));
+  end
+endmodule
+"""
+WIDE_GATE = """
+module formula (input signed [7:0] high, low, input signed [15:0] up, input [4:0] shift,
+                input wide, input signed [15:0] factor, input signed [31:0] product);
+  wire signed [7:0] o_high, o_low; wire signed [15:0] to_factor; wire signed [31:0] to_product;
+  unit u (.clk(1'b0), .rst(1'b0), .word({high, low}), .up(up), .shift(shift), .wide(wide),
+          .o({o_high, o_low}), .\\factor_0 (to_factor), .\\factor_0.i (factor),
+          .\\product_0 (to_product), .\\product_0.i (product));
+  wire signed [17:0] word = high * 256 + low, o = o_high * 256 + o_low;
+  wire signed [47:0] y = (product + (48'sd1 <<< (shift - 1))) >>> shift;
+  always @* begin
+    if (!wide) assert(to_factor == high);
+    else if (word >= -32768) assert(to_factor == word);
+    assert(to_product == factor * up);
+    if (shift >= 1 && wide) assert(o == (y > 32639 ? 32639 : y < -32768 ? -32768 : y));
+    if (shift >= 1 && !wide) assert(o == 256 * (y > 127 ? 127 : y < -128 ? -128 : y));
+  end
+endmodule
+"""
+# Products of u, -2^15..2^15 - 1, and of cos or sin, -2^14..2^14; which meet is played.
+ROTARY = """
+module formula (input signed [15:0] value, cos, sin, input signed [31:0] by_cos, by_sin,
+                input first);
+  wire signed [31:0] to_cos, to_sin; wire signed [15:0] o;
+  unit u (.clk(1'b0), .rst(1'b0), .u({16'd0, value}), .o(o), .\\turns_3.i (first),
+          .\\cos_0.i (cos), .\\sin_0.i (sin), .\\by_cos_0 (to_cos), .\\by_cos_0.i (by_cos),
+          .\\by_sin_0 (to_sin), .\\by_sin_0.i (by_sin));
+  localparam signed [31:0] most = 32'sd1 <<< 29;
+  wire signed [39:0] total = first ? by_cos - by_sin : by_cos + by_sin;
+  wire signed [39:0] y = (total + (40'sd1 <<< 20)) >>> 21;
+  always @* begin
+    assert(to_cos == value * cos); assert(to_sin == value * sin);
+    if (by_cos >= -most && by_cos <= most && by_sin >= -most && by_sin <= most)
+      assert($signed(o[7:0]) == (y > 127 ? 127 : y < -128 ? -128 : y));
   end
 endmodule
 """
@@ -177,6 +234,31 @@ class Product(wiring.Component):
         return m
 
 
+class Gate(wiring.Component):
+    """The product of one lane of the epilogue of `module`."""
+
+    def __init__(self, precise: bool, module: Any = rtl.datapath.epilogue) -> None:
+        self.epilogue, self.precise = module.Epilogue, precise
+        bits = 16 if precise else 8
+        given = {"word": In(bits), "up": In(signed(16)), "shift": In(5), "wide": In(1)}
+        super().__init__(given | {"o": Out(bits)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        column = SimpleNamespace(write=1, gated=1, address=0, shift=self.shift)
+        word = Signal(activation_word(1, self.precise))
+        m.d.comb += word.as_value().eq(self.word)
+        lane = SimpleNamespace(
+            config=SimpleNamespace(lanes=1, ways=1, precise=self.precise),
+            gate=SimpleNamespace(en=Signal(), address=Signal(), data=word),
+            requantize=SimpleNamespace(o=[self.up]),
+        )
+        at = dict.fromkeys((GATE_READ - 1, GATE_READ, CODE), column)
+        (product,) = self.epilogue._products(lane, m, at, self.wide)
+        m.d.comb += self.o.eq(product)
+        return m
+
+
 def round_shift(unit: RoundShift) -> str:
     return ROUND_SHIFT.format(
         width=unit.width,
@@ -206,8 +288,10 @@ def test_requantize(tmp_path: Path) -> None:
     assert proved(Requantize(1), REQUANTIZE, tmp_path, before=PARTS_AS_PORTS)
 
 
-def test_row_scale(tmp_path: Path) -> None:
-    assert proved(RowScale(), ROW_SCALE, tmp_path, before=PARTS_AS_PORTS)
+@pytest.mark.parametrize("bits", [20, 21])
+def test_row_scale(bits: int, tmp_path: Path) -> None:
+    formula = ROW_SCALE.replace("{bits}", str(bits))
+    assert proved(RowScale(bits), formula, tmp_path, before=PARTS_AS_PORTS)
 
 
 def test_norm_lane(tmp_path: Path) -> None:
@@ -216,6 +300,18 @@ def test_norm_lane(tmp_path: Path) -> None:
 
 def test_weight(tmp_path: Path) -> None:
     assert proved(Weight(), WEIGHT.format(table=exp2_table()), tmp_path)
+
+
+@pytest.mark.parametrize(("precise", "formula"), [(False, GATE), (True, WIDE_GATE)])
+def test_gate(precise: bool, formula: str, tmp_path: Path) -> None:
+    assert proved(Gate(precise), formula, tmp_path, before=cut("factor_0", "product_0"))
+
+
+TURNED = cut("turns_3", "cos_?", "sin_?", "by_cos_0", "by_sin_0")
+
+
+def test_rotary(tmp_path: Path) -> None:
+    assert proved(Rotary(2, 1, 1), ROTARY, tmp_path, before=PARTS_AS_PORTS + TURNED)
 
 
 def test_position_bias(tmp_path: Path) -> None:
@@ -236,6 +332,38 @@ def test_a_fault_in_a_position_bias_is_refuted(old: str, new: str, tmp_path: Pat
     with replaced("position_bias", (old, new)) as module:
         unit = module.PositionBias(2, 1, 1)
     assert not proved(unit, POSITION_BIAS, tmp_path, before=STATE_AS_PORTS)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("rounded = (halves + 1) >> 1", "rounded = halves >> 1"),
+        ("(high - word.low[-1])", "high"),
+        ("above = value[7:] == 0xFF", "above = Const(0)"),
+        ("code = register(m, saturate(rounded, 8)", "code = register(m, rounded[:8]"),
+    ],
+)
+def test_a_fault_in_a_gate_is_refuted(old: str, new: str, tmp_path: Path) -> None:
+    with replaced("epilogue", (old, new)) as module:
+        unit = Gate(True, module)
+    assert not proved(unit, WIDE_GATE, tmp_path, before=cut("factor_0", "product_0"))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(total >> (SHIFT - 1)) + 1", "(total >> (SHIFT - 1)) + 0"),
+        ("Mux(turns, -by_sin, sins)", "Mux(turns, by_sin, sins)"),
+        ("total = Signal(signed(32)", "total = Signal(signed(30)"),
+        ("saturate(rounded, 8)", "rounded[:8]"),
+    ],
+)
+def test_a_fault_in_a_rotary_unit_is_refuted(old: str, new: str, tmp_path: Path) -> None:
+    with replaced("rotary", (old, new)) as module:
+        unit = module.Rotary(2, 1, 1)
+    assert not proved(unit, ROTARY, tmp_path, before=PARTS_AS_PORTS + TURNED)
 
 
 @pytest.mark.slow
@@ -287,6 +415,8 @@ def test_a_fault_in_a_round_shift_is_refuted(old: str, new: str, tmp_path: Path)
                 "Mux(rounded[16], 0,",
             ),
             ("row_scale", "RowScale", ROW_SCALE, "exponent - rounded[16]", "exponent"),
+            ("row_scale", "RowScale", ROW_SCALE, "Mux(over, self.sum[1:], self.sum)", "self.sum"),
+            ("row_scale", "RowScale", ROW_SCALE, "exponent += delay", "over = delay"),
             ("norm_lane", "NormLane", NORM_LANE, "high + (low >> 13)", "high + (low >> 14)"),
             ("norm_lane", "NormLane", NORM_LANE, "product - self.offset", "product + self.offset"),
             ("norm_lane", "NormLane", NORM_LANE, "scaled + self.beta", "scaled"),
@@ -298,7 +428,8 @@ def test_a_fault_is_refuted(
     file: str, name: str, formula: str, old: str, new: str, tmp_path: Path
 ) -> None:
     with replaced(file, (old, new)) as module:
-        unit = getattr(module, name)(*((1,) if name == "Requantize" else ()))
+        unit = getattr(module, name)(*{"Requantize": [1], "RowScale": [21]}.get(name, []))
+    formula = formula.replace("{bits}", "21")
     assert not proved(unit, formula, tmp_path, before=PARTS_AS_PORTS)
 
 

@@ -373,7 +373,7 @@ def test_wide_operands_are_refused_where_there_are_none() -> None:
     assert rtl_errors(whole) == expected
 
 
-@pytest.mark.parametrize("config", KINDS, ids=NAMES)
+@pytest.mark.parametrize("config", quick(KINDS[::-1], 2), ids=NAMES[::-1])
 @pytest.mark.parametrize("seed", quick(range(3)))
 def test_altered_programs(seed: int, config: Config) -> None:
     rng, whole = np.random.default_rng(seed), programs(config)

@@ -13,8 +13,9 @@ from rtl.compile.program import Program, Step, compile_model
 from rtl.control.sequencer import Sequencer
 from rtl.interface.command import BANK_SHIFT, FIELDS, Flag, Opcode, bank_address, flags_byte
 from rtl.interface.config import Config
+from rtl.interface.operation import fields
 from rtl.interface.tile import Epilogue, Operand
-from tb.amaranth_ports import AmaranthPorts
+from tb.amaranth_ports import AmaranthPorts, simulate
 from tb.scenarios import SMALL, SMALL_LIMITS, family
 from tests.tiers import quick
 
@@ -325,7 +326,7 @@ def rtl_tiles(program: Program, lengths: list[int], stall: float) -> tuple[list[
 LENGTHS = ([1, 2, 1, 4, 1, 3], [11], [1], [4], [5, 3, 4], [1, 9])
 
 
-@pytest.mark.parametrize("lengths", quick(LENGTHS, 2), ids=str)
+@pytest.mark.parametrize("lengths", quick(LENGTHS), ids=str)
 @pytest.mark.parametrize("name", SMALL)
 def test_tiles(name: str, lengths: list[int]) -> None:
     """Every field that matters of every tile of a whole program, in order.
@@ -373,6 +374,28 @@ def test_tiles(name: str, lengths: list[int]) -> None:
         shown = {field: tile[field] for field in wanted}
         assert shown == {k: int(v) for k, v in wanted.items()}, f"tile {place}"
     assert len(actual) == len(expected)
+
+
+@pytest.mark.parametrize("sides", [(0, 15), (4094, 4095), (4095, 4094)])
+@pytest.mark.parametrize("tokens", [16, 4096, 8192])
+def test_sides_of_a_window(tokens: int, sides: tuple[int, int]) -> None:
+    """4095 is no limit; what is as far as two tokens are apart may be any such number."""
+    unit = Sequencer(Config(lanes=4, tokens=tokens, hidden=4, ffn=4, windows=True))
+
+    async def exercise(ports: AmaranthPorts) -> list[int]:
+        ctx, payload = ports.ctx, unit.i.payload
+        ctx.set(payload.opcode, Opcode.ATTEND.value)
+        ctx.set(payload.flags.as_value(), flags_byte(Flag.WINDOW))
+        attend = fields(Opcode.ATTEND, payload.fields)
+        ctx.set(attend.window, sides[0] | sides[1] << 12)
+        for signal in (unit.i.valid, unit.batch.ready, unit.quiet):
+            ctx.set(signal, 1)
+        await ctx.tick().repeat(6)
+        return [ctx.get(unit.window.before), ctx.get(unit.window.after)]
+
+    most = tokens - 1
+    wanted = [most if side == 4095 else min(side, most) for side in sides]
+    assert [min(side, most) for side in simulate(unit, exercise)] == wanted
 
 
 @pytest.mark.parametrize(

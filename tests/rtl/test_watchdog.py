@@ -50,7 +50,7 @@ def test_silence_that_ends_in_time() -> None:
     assert error_cycle([0] * length, moved) is None
 
 
-@pytest.mark.parametrize("tokens", [1, 128, 4096])
+@pytest.mark.parametrize("tokens", [1, 128, 8192])
 @pytest.mark.parametrize("hidden", [1, 128, 1024])
 def test_no_good_inference_is_silent_for_so_long(tokens: int, hidden: int) -> None:
     """A LayerNorm between two row tiles, with X16 taken half the time; a softmax before its p."""

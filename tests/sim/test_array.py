@@ -17,7 +17,6 @@ from sim.design import described
 from sim.machine import volume
 from tb.scenarios import SMALL, family
 from tests.damage import mutated, with_pieces
-from tests.tiers import quick
 
 LANES = 4
 LIMITS = {"tokens": 40, "hidden": 40, "ffn": 32, "labels": 16}
@@ -64,6 +63,7 @@ def jobs(config: Config, seed: int) -> Iterator[Played]:
             yield job, model, program, lengths, attend
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
 @pytest.mark.parametrize(
     ("columns", "precise", "gated"),
@@ -75,7 +75,7 @@ def jobs(config: Config, seed: int) -> Iterator[Played]:
         pytest.param(32, True, False, marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("stream_bytes", quick([None, 1]))
+@pytest.mark.parametrize("stream_bytes", [None, 1])
 def test_every_family_on_a_wide_array(
     columns: int, precise: bool, gated: bool, stream_bytes: int | None
 ) -> None:

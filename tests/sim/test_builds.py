@@ -40,7 +40,7 @@ def test_all_tests_of_a_bench_run_with_their_parameters(accumulator, simulator):
     assert results[0].simulated_ns == 45
 
 
-@EACH
+@THOROUGH_ON_VERILATOR
 def test_chosen_tests_alone(accumulator, simulator):
     results = run_bench(
         accumulator(), simulator, bench=BENCH, testcases=["sums"], probes=["part.o"]
@@ -60,7 +60,7 @@ def test_a_failing_test_raises_with_its_message(accumulator, simulator):
         )
 
 
-@EACH
+@THOROUGH_ON_VERILATOR
 def test_what_a_user_exports_reaches_neither_build_nor_bench(
     accumulator, simulator, monkeypatch, tmp_path
 ):
@@ -148,6 +148,7 @@ def test_a_build_is_not_replaced_while_it_is_run(accumulator):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+@pytest.mark.thorough
 def test_a_program_is_never_replaced_by_another(accumulator, tmp_path):
     main = tmp_path / "main.cpp"
     main.write_text(MAIN)
@@ -195,6 +196,7 @@ def bits(values: list[int], bit: int) -> tuple[int, int]:
     return sum(seen), sum(a != b for a, b in itertools.pairwise(seen))
 
 
+@pytest.mark.thorough
 def test_toggles_are_those_of_the_bench(accumulator, tmp_path):
     """Two runs of 45 ns, a step of 1 ps between them: 15 ns of reset, then 10 ns for each value."""
     file = tmp_path / "sums.saif"

@@ -17,14 +17,13 @@ from sim.design import described
 from sim.machine.board import ABORT, SLVERR, MemoryBoard
 from tests.damage import replaced, with_pieces
 from tests.sim.dma_subjects import BUS, Subject, board_of, limits, subjects
-from tests.tiers import quick
 
 pytestmark = pytest.mark.verilator
 
 NEVER = 1 << 62
 
 
-@pytest.fixture(scope="module", params=quick([2, 3]))
+@pytest.fixture(scope="module", params=[2, 3])
 def shared(request: pytest.FixtureRequest) -> Iterator[MemoryBoard]:
     board = board_of(4, replace(BUS, cores=request.param), variant=f"-{request.param}")
     yield board
@@ -50,6 +49,7 @@ def cores_of(board: MemoryBoard) -> list[MemoryBoard]:
     return [board.core(number) for number in range(board.bus.cores)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(4))
 def test_all_at_once(seed: int, board: MemoryBoard) -> None:
     """Each core's logits are its own, in any order of the beats, and its line alone is raised."""
@@ -66,6 +66,7 @@ def test_all_at_once(seed: int, board: MemoryBoard) -> None:
             assert not core.interrupt
 
 
+@pytest.mark.thorough
 def test_cycles_of_one_alone(board: MemoryBoard) -> None:
     """As on a memory whose beats come a cycle later; the other cores are silent."""
     for number, core in enumerate(cores_of(board)):
@@ -81,6 +82,7 @@ def test_cycles_of_one_alone(board: MemoryBoard) -> None:
             assert core.read("cycles") == said.cycles
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(6))
 def test_a_failing_one_does_not_stop_the_others(seed: int, board: MemoryBoard) -> None:
     """A bad beat, registers that cannot be used, a damaged stream, an abort, by seed."""
@@ -120,6 +122,7 @@ def test_a_failing_one_does_not_stop_the_others(seed: int, board: MemoryBoard) -
         assert bad.ended() == (Error.NONE, subject.logits(5)), kind
 
 
+@pytest.mark.thorough
 def test_registers_are_apart_and_end_with_the_last_core(board: MemoryBoard) -> None:
     cores = cores_of(board)
     values = np.random.default_rng(1).integers(0, 1 << 32, len(cores)).tolist()

@@ -16,11 +16,10 @@ from sim.bench import run_bench
 from sim.cycles.model import predict
 from sim.machine import volume
 from tb.case import Case, accelerator_inference, write_case
-from tb.scenarios import SMALL_LIMITS
 from tests import zoo
 
 #: As in tests/tb/test_bench_accelerator.py, so that one build serves both.
-CONFIG = Config(lanes=4, **SMALL_LIMITS)
+CONFIG = Config(lanes=4)
 MODELS = {
     "post": zoo.model("bert-tiny", 1),
     "pre": zoo.model("pre-norm-embedding-norm", 2, vocabulary=30),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from cli.command import Exit
 import numpy as np
 import pytest
 
-from golden.encoder import run_batch
-from golden.model import Model, Shape
+from golden.encoder import run, run_batch
+from golden.model import Model, Shape, Window
 from golden.random import random_model
 from golden.store import save
 from quant.calibrate import main as calibrate
@@ -22,6 +22,7 @@ from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.cycles import __main__ as cycles
+from sim.cycles.array import Array
 from sim.cycles.model import predict
 from sim.cycles.norm import Taken, normalise
 from sim.machine import volume
@@ -341,6 +342,49 @@ def test_choices_of_the_hardware(
             (o.number, o.first, o.last, o.active, o.stalls) for o in result.operations
         ]
         assert said.cycles == result.cycles
+
+
+@pytest.mark.slow
+@pytest.mark.verilator
+def test_sums_of_a_long_text() -> None:
+    """Sums on both sides of 2^20, a side without a limit and the longest one that has a limit."""
+    tokens, shape = 4200, Shape(1, 8, 1, 8, 8, 2, VOCABULARY, 8192, 0, pooling="mean")
+    model = random_model(shape, 1)
+    (layer,) = model.layers
+    # Scores of -2..2: each p is 253 or more.
+    attention = replace(layer.attention, score_m=1 << 15, score_s=27, context_s=12)
+    layer = replace(layer, attention=attention, window=Window(None, 4094))
+    model = replace(model, layers=(layer,))
+    ids = np.random.default_rng(1).integers(0, VOCABULARY, tokens)
+    trace: dict[str, np.ndarray] = {}
+    wanted = run(model, ids, trace=trace)
+    assert len(np.unique(trace["layer.0.scores"])) > 2
+    assert trace["layer.0.sum"].min() < 1 << 20 < trace["layer.0.sum"].max()
+    config = Config(lanes=8, tokens=8192, hidden=8, ffn=8, labels=2, windows=True)
+    program = compile_model(model, config)
+    job = volume.Job(program, embedding_table(model, 8), ids, trace=True)
+    (result,) = volume.simulate(config, [job])
+    found = volume.compare(program, trace, tokens, result)
+    assert (found.first, found.problem) == (None, "")
+    np.testing.assert_array_equal(result.logits, wanted)
+    assert predict(program, tokens).cycles == result.cycles
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tiles_that_are_alike_are_as_many_single_ones(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    together, single = Array(), Array()
+    for _ in range(60):
+        count, length = (int(x) for x in rng.integers((0, 1), (40, 30)))
+        drain, until = (int(x) for x in rng.integers(1, (40, 2000)))
+        for array in (together, single):
+            if until % 3 == 0:
+                array.begin(array.last + until, fence=until % 2 > 0, setup=2)
+            array.tile(length + until % 5, [("softmax", array.last + until % 90)], drain=drain)
+        together.tiles(count, length, drain=drain)
+        for _ in range(count):
+            single.tile(length, drain=drain)
+        assert vars(together) == vars(single)
 
 
 @pytest.mark.parametrize("busy", [0.0, 0.3, 0.9])

@@ -22,12 +22,11 @@ from rtl.interface.operation import Error
 from sim.cycles.model import predict
 from sim.machine import volume
 from sim.machine.volume import Job, Result
-from tb.scenarios import SMALL_LIMITS
 from tests import zoo
 from tests.damage import any_damage
 
-#: As in test_cycle_counts.py, so that one build serves both.
-CONFIG = Config(lanes=4, **SMALL_LIMITS)
+#: As in test_cycles.py and test_cycle_counts.py, so that one build serves all.
+CONFIG = Config(lanes=4)
 PLAIN = zoo.shape("bert-tiny", positions=16)
 ODD = zoo.shape("pre-norm-embedding-norm", labels=3, positions=16, vocabulary=30)
 

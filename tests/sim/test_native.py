@@ -10,7 +10,7 @@ import pytest
 from rtl.interface.config import Config
 from sim.design import described, generated
 from sim.machine.unit import NativePorts, finish, library
-from tb import reciprocal, requantize, rsqrt
+from tb import reciprocal, requantize, rsqrt, softmax
 from tb.compare import Mismatch
 from tb.pipelined import check_stream, stream
 from tests.damage import mutated
@@ -37,6 +37,20 @@ def test_every_operand(unit: str) -> None:
     finish(check_stream(ports_of(unit), *SWEEPS[unit]()))
 
 
+@pytest.mark.thorough
+def test_rows_as_long_as_there_are() -> None:
+    """Sums on both sides of 2^20, and of 8,192 keys."""
+    keys = 8192
+    design = generated("softmax", Config(lanes=4, tokens=keys))
+    ports = NativePorts(library(design), design)
+    tiles = softmax.long_tiles(4, keys)
+    found = finish(softmax.check_softmax(ports, tiles, np.ones(keys, bool)))
+    assert found[0].row_sum == [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, 255 * keys]
+    masked = [*softmax.random_tiles(4, keys, 2, 300, 1), *tiles]
+    finish(softmax.check_softmax(ports, masked, softmax.random_mask(keys, 1), idle=0.1))
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("unit", ["reciprocal", pytest.param("rsqrt", marks=pytest.mark.slow)])
 def test_a_fault_of_the_last_place_is_found(unit: str) -> None:
     design = described(mutated(unit, ONE_ULP[unit], unit=unit, config=CONFIG), unit, CONFIG)

@@ -155,7 +155,7 @@ def test_texts_of_clip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("hidden", "layers", "heads", "ffn"),
     [
-        pytest.param(24, 1, 2, 40, id="small"),
+        pytest.param(24, 1, 2, 40, id="small", marks=pytest.mark.thorough),
         pytest.param(384, 6, 12, 1536, id="MiniLM", marks=pytest.mark.slow),
     ],
 )

@@ -38,7 +38,6 @@ from sim.estimate.sheet import expected
 from tb.scenarios import SMALL, SMALL_LIMITS
 from tests.sim.test_lint import TOOLS, modules, slang_says, verilator_says
 from tests.tb.plain import passed, play
-from tests.tiers import quick
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 LIMITS = options_of(CONFIG)
@@ -245,7 +244,8 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize("kind", quick(CHOICES))
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", CHOICES)
 def test_the_package_says_each_thing_once(kind: str, tmp_path: Path) -> None:
     """Whatever two of its files say, they say alike."""
     tiny = ["--lanes=4", "--tokens=8", "--hidden=8", "--ffn=8", "--labels=2"]

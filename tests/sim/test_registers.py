@@ -17,7 +17,6 @@ from rtl.interface.operation import Error
 from rtl.registers.map import SOURCE, Field, Register, registers
 from sim.design import generated
 from tests.damage import changed
-from tests.tiers import quick
 
 # All limits differ, so that none can stand in another's place.
 CONFIG = Config(lanes=4, tokens=24, hidden=32, ffn=48, labels=8)
@@ -256,6 +255,7 @@ def played(
     return int(words[1]), said
 
 
+@pytest.mark.thorough
 def test_every_field_is_what_the_map_says(simulation: Path, tmp_path: Path) -> None:
     count, said = played(simulation, tmp_path, MAP)
     assert said == ""
@@ -292,10 +292,8 @@ def test_every_other_map_is_one() -> None:
     assert all(text.count(old) == 1 for old, _ in OTHERS)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    quick(OTHERS, 3),
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("old", "new"), OTHERS)
 def test_another_map_is_not_that_of_the_verilog(
     old: str, new: str, simulation: Path, tmp_path: Path
 ) -> None:

@@ -58,12 +58,10 @@ def test_the_embedder_has_the_cycles_of_its_checkpoint() -> None:
 
 
 def test_latencies_are_those_that_were_recorded() -> None:
-    """The shipped model's, calibrated and on 128 tokens; the embedder's takes more so."""
-    found = {row[0]: row for row in recorded("cycles.columns") if row[0] == row[1]}
-    for lanes in (4, 8, 32):
+    """The shipped model's without remedies and on 128 tokens; the embedder's takes more so."""
+    for lanes, *cycles in recorded("cycles.plain"):
         told = [one.cycles for one in expected(Config(lanes=lanes)).latencies]
-        by_tokens = dict(zip((8, 16, 32, 64, 128, 512), found[lanes][2:]))
-        assert told[:3] == [by_tokens[tokens] for tokens in (16, 64, 128)]
+        assert told[:3] == cycles[:3]
 
 
 CONFIGS = (
@@ -147,8 +145,8 @@ def test_each_choice_stands_with_its_area() -> None:
         name: list(estimate(replace(config, **change)).values()) for name, change in changed.items()
     }
     assert "Extrapolated" not in area(expected(config))
-    far = area(expected(Config(lanes=64, tokens=4096, hidden=1024, ffn=4096, labels=4096)))
-    assert "Extrapolated: lanes 64 (measured: 4 to 16), tokens 4096" in far
+    far = area(expected(Config(lanes=64, tokens=8192, hidden=1024, ffn=4096, labels=4096)))
+    assert "Extrapolated: lanes 64 (measured: 4 to 16), tokens 8192" in far
     names = [row[0] for row in rows(far)[1:]]
     assert names == ["this configuration", "`--dsp-macs 0`", "`--columns 128`", "`--precise`"]
 
@@ -159,7 +157,7 @@ def test_any_configuration_has_a_sheet() -> None:
         lanes = rng.choice(LANES[1:])
         config = Config(
             lanes=lanes,
-            tokens=rng.choice((1, 5, 15, rng.randint(1, 4096), 4096)),
+            tokens=rng.choice((1, 5, 15, rng.randint(1, 8192), 8192)),
             hidden=rng.choice((1, rng.randint(1, 1024), 1024)),
             ffn=rng.choice((1, rng.randint(1, 4096), 4096)),
             labels=rng.choice((1, 400, 4096)),

@@ -295,7 +295,7 @@ def test_bert_base(tmp_path: Path) -> None:
         ("--gated", "--gated is for --shape: the layers of a model are or are not"),
         ("--shape 2,16,32 --window 64", "'64' is no window: give the keys before and those behind"),
         ("--shape 2,16,32 --window 64,x", "'x' is not a whole number"),
-        ("--shape 2,16,32 --window 4096,1", "'4096,1': before is 4096; allowed 0..4095"),
+        ("--shape 2,16,32 --window 8192,1", "'8192,1': before is 8192; allowed 0..8191"),
         ("--shape 2,16,0", "0 is out of range"),
         ("--play --dma", "--play is for the accelerator without --dma"),
         ("--batch 64 --dma", "--batch is for the accelerator without --dma"),

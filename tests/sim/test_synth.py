@@ -70,6 +70,7 @@ endmodule
 """
 
 
+@pytest.mark.thorough
 def test_what_is_flattened_first_may_have_registers_of_two_names(tmp_path, monkeypatch):
     """The first failure is feigned; the flat netlist is Yosys' own."""
     ran = []
@@ -215,6 +216,7 @@ def test_another_seed_costs_its_placement_alone(accumulator, monkeypatch):
     assert len(ran) == 4
 
 
+@pytest.mark.thorough
 def test_registers_beside_a_multiplier_are_folded_and_counted(tmp_path):
     """o = register(register(a) * register(b)): 16 + 16 bits inside of one DSP, timed as such."""
     cost = ecp5.synthesise(described(Product(), "product", Config(lanes=4)))

@@ -16,6 +16,7 @@ from sim.waves import groups, write_views
 from tb.case import Case, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, inferences
 
+pytestmark = pytest.mark.thorough
 Recorded = tuple[Path, dict[int, str]]
 LIMITS = Config(lanes=4, **SMALL_LIMITS)
 STREAMS = ("s_axis_model", "s_axis_tokens", "m_axis_request", "s_axis_rows", "m_axis_logits")
@@ -87,7 +88,6 @@ def test_values_of_phases_and_stalls_have_names(recorded: Recorded) -> None:
         assert table.read_text().splitlines() == names
 
 
-@pytest.mark.thorough
 def test_the_streams_of_another_unit_are_grouped_as_well() -> None:
     found = groups(generated("attention", LIMITS))
     assert found["stream i"] == ["i__payload", "i__valid", "i__ready"]

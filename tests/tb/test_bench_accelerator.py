@@ -42,6 +42,17 @@ from tests.tiers import quick
 
 VERILATOR = pytest.mark.verilator
 LIMITS = Config(lanes=4, **SMALL_LIMITS)
+#: With every option of the hardware, of which models need any: one build for all of them. With one
+#: option each the accelerator is played in tests/sim/test_cycles.py.
+EVERY = dataclasses.replace(
+    LIMITS,
+    precise=True,
+    bias_heads=3,
+    windows=True,
+    rms_norm=True,
+    gated=True,
+    rotary_pairs=6,
+)
 
 
 @functools.cache
@@ -79,6 +90,7 @@ def test_small_families_on_icarus(name: str, tmp_path: Path) -> None:
     play(tmp_path, "icarus", LIMITS, found, idle=0.3, stall=0.5, row_latency=7)
 
 
+@pytest.mark.thorough
 @VERILATOR
 def test_small_families_batched_and_whole(tmp_path: Path) -> None:
     """More of it on Verilator: with the last layer's first row tile and with all of it."""
@@ -92,10 +104,11 @@ def test_small_families_batched_and_whole(tmp_path: Path) -> None:
     play(tmp_path, "verilator", LIMITS, found, idle=0.3, stall=0.5, row_latency=7)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("simulator", "settings"),
     [
-        pytest.param("icarus", {"row_latency": 1}, marks=pytest.mark.thorough),
+        ("icarus", {"row_latency": 1}),
         pytest.param("verilator", {"row_latency": 60, "interval": 4}, marks=VERILATOR),
         pytest.param("verilator", {"idle": 0.8, "stall": 0.0}, marks=VERILATOR),
         pytest.param("verilator", {"idle": 0.0, "stall": 0.9}, marks=VERILATOR),
@@ -116,47 +129,35 @@ def test_models_in_turn(simulator: str, settings: dict[str, Any], tmp_path: Path
 @pytest.mark.parametrize(
     "simulator",
     [
-        pytest.param("icarus", marks=pytest.mark.thorough),
+        pytest.param("icarus", marks=pytest.mark.slow),
         pytest.param("verilator", marks=VERILATOR),
     ],
 )
 def test_wide_operands(simulator: str, tmp_path: Path) -> None:
     """Models with operands of 16 bits and without them in turn."""
-    config = dataclasses.replace(LIMITS, precise=True)
     found = []
     for place, name in enumerate(("bert-tiny", "pre-norm", "post-norm-mean", "every-token")):
         model = family(name, SMALL[name], seed=place, precise=place != 2)
         assert model.precise == (place != 2)
-        program = compile_model(model, config)
+        program = compile_model(model, EVERY)
         found += inferences(model, program, [5, 8], name=name)
         found += batches(model, program, 1, seed=place)
-    turned = found[::2] + found[1::2]
-    play(tmp_path, simulator, config, turned, seed=3, idle=0.2, stall=0.3)
+    play(tmp_path, simulator, EVERY, found[::2] + found[1::2], seed=3, idle=0.2, stall=0.3)
 
 
-BIASED = dataclasses.replace(LIMITS, bias_heads=3)
-
-
-@pytest.mark.parametrize(
-    "simulator",
-    [
-        pytest.param("verilator", marks=VERILATOR),
-        pytest.param("icarus", marks=pytest.mark.thorough),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
 def test_a_position_bias(simulator: str, tmp_path: Path) -> None:
     """Models with one and without in turn, alone and in batches, of which one is refused after."""
     found = []
     for place, name in enumerate(("three-heads", "post-norm-mean")):
         model = family(name, SMALL[name], seed=place, biased=name == "three-heads")
-        program = compile_model(model, BIASED)
+        program = compile_model(model, EVERY)
         found += inferences(model, program, [11, 1], name=name)
         found += batches(model, program, 1, seed=place)
-    turned = found[::2] + found[1::2]
-    play(tmp_path, simulator, BIASED, turned, seed=3, idle=0.2, stall=0.3)
+    play(tmp_path, simulator, EVERY, found[::2] + found[1::2], seed=3, idle=0.2, stall=0.3)
 
 
-WINDOWED = dataclasses.replace(LIMITS, windows=True)
 MIXED = (Window(None, 0), Window(5, 2), None)
 """The windows of three layers."""
 
@@ -165,6 +166,7 @@ def limited(layer: Layer, window: Window | None) -> Layer:
     return dataclasses.replace(layer, window=window)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
 def test_attention_windows(simulator: str, tmp_path: Path) -> None:
     """Causal in one layer, a window in another and none in a third, alone and in batches.
@@ -184,20 +186,21 @@ def test_attention_windows(simulator: str, tmp_path: Path) -> None:
         ("ends", ends, [9]),
         ("none", plain, [6]),
     ):
-        program = compile_model(one, WINDOWED, whole_last_layer=one is whole)
+        program = compile_model(one, EVERY, whole_last_layer=one is whole)
         found += inferences(one, program, lengths, name=name)
         found += batches(one, program, 1, seed=1)
-    play(tmp_path, simulator, WINDOWED, found[::2] + found[1::2], seed=3, idle=0.2, stall=0.3)
+    play(tmp_path, simulator, EVERY, found[::2] + found[1::2], seed=3, idle=0.2, stall=0.3)
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
+@pytest.mark.parametrize("columns", [None, pytest.param(16, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    ("columns", "precise"),
+    ("precise", "simulator"),
     [
-        (None, False),
-        pytest.param(None, True, marks=pytest.mark.slow),
-        pytest.param(16, True, marks=pytest.mark.slow),
+        (False, "icarus"),
+        pytest.param(True, "icarus", marks=pytest.mark.slow),
+        pytest.param(False, "verilator", marks=VERILATOR),
+        pytest.param(True, "verilator", marks=VERILATOR),
     ],
 )
 def test_gated_feed_forwards(
@@ -205,9 +208,10 @@ def test_gated_feed_forwards(
 ) -> None:
     """Layers with a gate and without, one after the other, alone and in batches.
 
-    With FIRST_TILE and without; with operands of 16 bits products are wide or not, by their tables.
+    With FIRST_TILE and without, with LayerNorms and RMSNorms; with operands of 16 bits products are
+    wide or not, by their tables.
     """
-    config = dataclasses.replace(LIMITS, columns=columns, precise=precise, gated=True)
+    config = dataclasses.replace(EVERY, columns=columns)
     found = []
     for name, seed, gated in (
         ("bert-tiny", 0, True),
@@ -216,25 +220,18 @@ def test_gated_feed_forwards(
         ("every-token", 5, True),
     ):
         shape = dataclasses.replace(SMALL[name], layers=3)
-        model = family(name, shape, seed=seed, precise=precise, gated=gated)
+        rms = name == "pre-norm"
+        model = family(name, shape, seed=seed, precise=precise, gated=gated, rms=rms)
         assert {layer.ffn.gate is not None for layer in model.layers} == {False, gated}
+        assert any(norm.rms for _, norm in model.norms()) == rms
         program = compile_model(model, config, whole_last_layer=name == "pre-norm")
         found += inferences(model, program, [5, 9], name=name)
         found += batches(model, program, 1, seed=seed)
-    turned = found[::2] + found[1::2]
-    play(tmp_path, simulator, config, turned, seed=3, idle=0.2, stall=0.3)
+    play(tmp_path, simulator, config, found[::2] + found[1::2], seed=3, idle=0.2, stall=0.3)
 
 
-ROTARY = dataclasses.replace(LIMITS, rotary_pairs=6, bias_heads=1)
-
-
-@pytest.mark.parametrize(
-    "simulator",
-    [
-        pytest.param("verilator", marks=VERILATOR),
-        pytest.param("icarus", marks=pytest.mark.thorough),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
 def test_rotary_positions(simulator: str, tmp_path: Path) -> None:
     """Models with them and one without, alone and in batches, one beside a position bias.
 
@@ -244,10 +241,10 @@ def test_rotary_positions(simulator: str, tmp_path: Path) -> None:
     for place, name in enumerate(("bert-tiny", "pre-norm", "no-pooler", "shared-keys")):
         model = family(name, SMALL[name], seed=place, rotary=True, biased=name == "pre-norm")
         assert (model.rotary is None) == (name == "no-pooler")
-        program = compile_model(model, ROTARY, whole_last_layer=place == 3)
+        program = compile_model(model, EVERY, whole_last_layer=place == 3)
         found += inferences(model, program, [11, 1], name=name)
         found += batches(model, program, 1, seed=place)
-    play(tmp_path, simulator, ROTARY, found[::2] + found[1::2], seed=3, idle=0.2, stall=0.3)
+    play(tmp_path, simulator, EVERY, found[::2] + found[1::2], seed=3, idle=0.2, stall=0.3)
 
 
 @pytest.mark.slow
@@ -274,18 +271,20 @@ def test_more_columns(simulator: str, precise: bool, bias_heads: int, tmp_path: 
 @pytest.mark.thorough
 @VERILATOR
 @pytest.mark.parametrize(
-    ("choice", "config", "flag"),
+    ("choice", "flag"),
     [
-        ("precise", dataclasses.replace(LIMITS, precise=True), Flag.WIDE),
-        ("biased", BIASED, Flag.BIAS),
-        ("rotary", ROTARY, Flag.ROTARY),
+        ("precise", Flag.WIDE),
+        ("biased", Flag.BIAS),
+        ("windowed", Flag.WINDOW),
+        ("rms", Flag.RMS),
+        ("gated", Flag.GATED),
+        ("rotary", Flag.ROTARY),
     ],
 )
-def test_bad_streams_of_a_choice(choice: str, config: Config, flag: Flag, tmp_path: Path) -> None:
+def test_bad_streams_of_a_choice(choice: str, flag: Flag, tmp_path: Path) -> None:
     """Damaged and refused ones, on hardware that has it and on hardware that has not."""
-    name = "three-heads" if choice != "rotary" else "bert-tiny"
-    model = family(name, SMALL[name], **{choice: True})
-    program = compile_model(model, config)
+    model = family("bert-tiny", SMALL["bert-tiny"], **{choice: True})
+    program = compile_model(model, EVERY)
     assert flag in {flag for step in program.steps for flag in step.flags}
     sound = inferences(model, program, [5, 9, 3])
     bad = [
@@ -296,7 +295,7 @@ def test_bad_streams_of_a_choice(choice: str, config: Config, flag: Flag, tmp_pa
         )
         for place, (name, stream, error) in enumerate(found)
     ]
-    play(tmp_path, "verilator", config, between(sound, bad), idle=0.1, stall=0.2)
+    play(tmp_path, "verilator", EVERY, between(sound, bad), idle=0.1, stall=0.2)
     plain = family("three-heads", SMALL["three-heads"])
     after = inferences(plain, compile_model(plain, LIMITS), [5])
     refused = sound[0].damaged(choice, Error.FORMAT)
@@ -321,6 +320,7 @@ def between(sound: Sequence[Inference], bad: Sequence[Inference]) -> list[Infere
     return found
 
 
+@pytest.mark.thorough
 @VERILATOR
 def test_damaged_streams(small: Any, tmp_path: Path) -> None:
     _, program, sound = small
@@ -333,6 +333,7 @@ def test_damaged_streams(small: Any, tmp_path: Path) -> None:
     play(tmp_path, "verilator", LIMITS, between(sound, bad), idle=0.1, stall=0.2)
 
 
+@pytest.mark.thorough
 @VERILATOR
 def test_refused_streams_and_tokens(small: Any, tmp_path: Path) -> None:
     model, program, sound = small
@@ -378,11 +379,12 @@ def test_logits_of_more_tokens_than_there_is_room_for(simulator: str, tmp_path: 
     play(tmp_path, simulator, LIMITS, sound + between(sound, bad), idle=0.1, stall=0.2)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["abort", "reset"])
 @pytest.mark.parametrize(
     ("simulator", "moments"),
     [
-        pytest.param("icarus", 4, marks=pytest.mark.thorough),
+        ("icarus", 4),
         pytest.param("verilator", 60, marks=VERILATOR),
     ],
 )
@@ -411,8 +413,9 @@ def aborted_around_the_end(sound: Inference, moments: range) -> list[Inference]:
     )
 
 
+@pytest.mark.thorough
 @VERILATOR
-@pytest.mark.parametrize("stall", quick([0.0, 0.7]))
+@pytest.mark.parametrize("stall", [0.0, 0.7])
 def test_aborted_around_the_logits(stall: float, small: Any, tmp_path: Path) -> None:
     """Before the first logit is offered: ABORTED and none. After it: NONE and all of them."""
     sound = small[2][2]
@@ -443,6 +446,7 @@ def test_a_packet_that_an_abort_cuts_off_is_seen(small: Any, tmp_path: Path) -> 
         )
 
 
+@pytest.mark.thorough
 @VERILATOR
 def test_a_silent_source_is_ended_by_abort(small: Any, tmp_path: Path) -> None:
     """The stream stops without `last`: in a run, and in the drain after a failure."""

@@ -18,7 +18,6 @@ from sim.design import Design, generated
 from tb.case import Case, attention_inference, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, layer_inferences
 from tests.tb.power_up import unknown
-from tests.tiers import quick
 
 REVIEW = (
     "That movie was terrible! The plot made no sense, the actors seemed bored, and after two hours "
@@ -41,7 +40,8 @@ def attention(config: Config) -> Design:
     return generated("attention", config)
 
 
-@pytest.mark.parametrize(("idle", "stall", "precise", "biased"), quick(SETTINGS))
+@pytest.mark.thorough
+@pytest.mark.parametrize(("idle", "stall", "precise", "biased"), SETTINGS)
 def test_small_shapes_on_icarus(
     idle: float, stall: float, precise: bool, biased: bool, tmp_path: Path
 ) -> None:

@@ -54,9 +54,9 @@ def test_position_bias(simulator: str) -> None:
     assert {"every_distance", "corners", "reset_in_the_middle"} < names
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
-    "simulator",
-    ["icarus", pytest.param("verilator", marks=[pytest.mark.verilator, pytest.mark.thorough])],
+    "simulator", ["icarus", pytest.param("verilator", marks=pytest.mark.verilator)]
 )
 def test_softmax_with_windows(simulator: str) -> None:
     config = Config(lanes=4, tokens=32, windows=True)
@@ -74,7 +74,8 @@ def test_layernorm_with_rms_norms(simulator: str) -> None:
     assert "rms_norms" in {test.name.partition("/")[0] for test in passed}
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
-@pytest.mark.parametrize("unit", quick(reversed(UNITS)))
+@pytest.mark.parametrize("unit", UNITS)
 def test_verilator(unit: str) -> None:
     run_bench(unit, "verilator", Config(lanes=8))

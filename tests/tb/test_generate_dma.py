@@ -94,7 +94,8 @@ def test_a_bench_without_trace_ports(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", quick([QUICK, "two cores"]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", [QUICK, "two cores"])
 def test_the_example(kind: str, dma_benches: Made, tmp_path: Path) -> None:
     damage = {
         "memory.mem": "the inference ended with an error",

@@ -167,7 +167,7 @@ def slang_says(files: list[Path], flags: str, *, whole: bool) -> int:
     return int(driver.diagEngine.numErrors)
 
 
-@pytest.mark.parametrize("kind", quick(BUSES, 2))
+@pytest.mark.parametrize("kind", quick(BUSES))
 def test_slang_parses_every_file(kind: str, tmp_path: Path) -> None:
     files = {name: text for name, text in texts(kind).items() if name.endswith(".sv")}
     assert len(files) == 4

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from amaranth.hdl import Shape
 from amaranth.lib import data
 
@@ -9,7 +10,7 @@ from rtl.control.axi import REGISTERS
 from rtl.interface.config import Config
 from rtl.interface.trace import Stall, Trace
 from sim.machine.names import header
-from tb.trace import CAUSES, ELEMENTS, TRACE_PORTS
+from tb.trace import CAUSES, TRACE_PORTS, elements
 
 WRITTEN = [name for _, _, names in TRACE_PORTS for name in names]
 
@@ -24,10 +25,11 @@ def test_every_write_port_of_the_accelerator_is_listed() -> None:
     assert named | others == {f"trace_{name}" for name in members}
 
 
-def test_elements_have_the_widths_of_the_ports() -> None:
-    members = Trace(Config(lanes=4)).members
-    assert list(ELEMENTS) == WRITTEN
-    for name, (bits, signed) in ELEMENTS.items():
+@pytest.mark.parametrize("tokens", [128, 4096, 4112, 4113, 8192])
+def test_elements_have_the_widths_of_the_ports(tokens: int) -> None:
+    members = Trace(Config(lanes=4, tokens=tokens)).members
+    assert list(elements(tokens)) == WRITTEN
+    for name, (bits, signed) in elements(tokens).items():
         shape = members[name].shape
         element = Shape.cast(shape.elem_shape if isinstance(shape, data.ArrayLayout) else shape)
         assert (element.width, element.signed) == (bits, signed), name

@@ -107,6 +107,7 @@ QUICK = "the request of this cycle is not awaited"
                 (4, None, {}, 500),
                 (8, None, {}, 500),
                 (4, 8, {}, 500),
+                (4, None, {"precise": True}, 500),
                 (4, None, {"bias_heads": 2}, 500),
                 (4, None, {"windows": True}, 500),
                 (4, None, {"rms_norm": True}, 500),
@@ -119,6 +120,7 @@ QUICK = "the request of this cycle is not awaited"
             4,
             16,
             {
+                "precise": True,
                 "bias_heads": 1,
                 "windows": True,
                 "rms_norm": True,
@@ -136,6 +138,7 @@ def test_no_case_fails(
     limits = config(lanes, columns, **choices)
     windowed = [layer.window for s in subjects(limits) for layer in s.model.layers]
     assert any(windowed) == limits.windows
+    assert any(s.model.precise for s in subjects(limits)) == limits.precise
     norms = [norm.rms for s in subjects(limits) for _, norm in s.model.norms()]
     assert any(norms) == limits.rms_norm
     assert any(map(has_gates, (s.model for s in subjects(limits)))) == limits.gated
@@ -199,15 +202,16 @@ def test_a_case_stands_alone() -> None:
 
 
 def test_one_case_is_played_again(capsys: pytest.CaptureFixture[str]) -> None:
-    biased = command.reproducer(1, Judged(4, 4, 2, True, True, True, 8, 7, "field", [], ()))
+    has = {"windows": True, "rms_norm": True, "gated": True, "bias_heads": 2, "rotary_pairs": 8}
+    whole = command.reproducer(1, Judged(config(4, precise=True, **has), 7, "field", [], ()))
     assert (
-        biased
-        == "python -m verify.fuzz --seed 1 --lanes 4 --bias-heads 2 --windows --rms-norm --gated "
-        "--rotary-pairs 8 --case 7"
+        whole == "python -m verify.fuzz --seed 1 --lanes 4 --precise --bias-heads 2 --windows "
+        "--rms-norm --gated --rotary-pairs 8 --case 7"
     )
-    outcome = Judged(4, 8, 0, False, False, False, 0, 7, "field", [], ())
-    again = command.reproducer(1, outcome)
-    assert again == "python -m verify.fuzz --seed 1 --lanes 4 --columns 8 --case 7"
+    wide = command.reproducer(1, Judged(config(4, 8), 7, "field", [], ()))
+    assert wide == "python -m verify.fuzz --seed 1 --lanes 4 --columns 8 --case 7"
+    again = command.reproducer(1, Judged(config(4), 7, "field", [], ()))
+    assert again == "python -m verify.fuzz --seed 1 --lanes 4 --case 7"
     assert command.main(again.split()[3:]) == 0
     assert "1 cases in " in capsys.readouterr().out
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from amaranth.lib.wiring import In, Out
 
 from rtl.generate.verilog import netlist
 from rtl.interface.config import Config
+from rtl.interface.options import mechanisms_of
 from sim.design import Port, described
 from sim.machine.unit import NativePorts, library
 from tests.ending import refusal
@@ -31,7 +33,7 @@ from verify.mutate.netlist import (
     sourced,
     with_selector,
 )
-from verify.mutate.reduced import without_encoder
+from verify.mutate.reduced import never, without_encoder
 from verify.mutate.signals import signals
 from verify.mutate.survivors import Known, known
 
@@ -199,8 +201,9 @@ def test_what_a_memory_is_given_and_does_not_write_is_nothing() -> None:
 @pytest.mark.thorough
 def test_attention_is_drawn_without_what_the_encoder_alone_has() -> None:
     """No sums with X16; the rules stay, and what is a unit of its own is left out."""
-    whole = sourced("attention", bench.configuration("attention", 4))
-    small = without_encoder(whole)
+    plain = bench.configuration("attention", 4)
+    whole = sourced("attention", plain)
+    small = without_encoder(whole, plain)
     assert "total_0" in whole
     assert "total_0" not in small
     _, mutants = drawn(small, "attention", 300, 1, flat=True)
@@ -211,8 +214,31 @@ def test_attention_is_drawn_without_what_the_encoder_alone_has() -> None:
     for name in PARTS:
         assert not any(name in path for path in parts), name
         assert not any(f"{name}.py" in mutant.nameless_files for mutant in mutants), name
+    rms = dataclasses.replace(plain, rms_norm=True)
+    assert without_encoder(sourced("attention", rms), rms) == small
     with pytest.raises(YosysError, match="has no sequencer with the port i__payload"):
-        without_encoder(sourced("activation", CONFIG))
+        without_encoder(sourced("activation", CONFIG), CONFIG)
+
+
+def test_flags_whose_bits_other_opcodes_use_stay() -> None:
+    """CHAINED is the bit of WIDE and of BIAS, SHIFTS that of ROTARY."""
+    plain = Config(lanes=4, windows=True, gated=True, rms_norm=True)
+    assert never(plain) == {"residual", "logits", "chained", "shifts"}
+    for other in ({"precise": True}, {"bias_heads": 3}):
+        assert never(dataclasses.replace(plain, **other)) == {"residual", "logits", "shifts"}
+    assert never(dataclasses.replace(plain, rotary_pairs=10)) == {"residual", "logits", "chained"}
+
+
+@pytest.mark.slow
+@pytest.mark.verilator
+@pytest.mark.parametrize(
+    "mechanisms",
+    [{"rotary_pairs": 10}, {"precise": True, "bias_heads": 3}, {"windows": True, "gated": True}],
+)
+def test_attention_runs_without_what_the_encoder_alone_has(mechanisms: dict[str, Any]) -> None:
+    config = bench.configuration("attention", 4, **mechanisms)
+    small = without_encoder(sourced("attention", config), config)
+    bench.prepared("attention", config, *drawn(small, "attention", 1, 1, flat=True))
 
 
 @pytest.mark.slow
@@ -226,6 +252,18 @@ def test_the_bench_kills_mutants_of_attention(
     (found,) = json.loads(figures.read_text())
     assert found["mutants"] == 20
     assert found["killed"] >= 14
+
+
+def test_units_are_built_with_the_options_of_the_hardware() -> None:
+    given = "accelerator --precise --bias-heads 2 --windows --rms-norm --gated --rotary-pairs 8"
+    options = command._parser().parse_args(given.split())
+    found = bench.configuration("accelerator", 4, **mechanisms_of(options))
+    assert found == Config(
+        lanes=4, tokens=24, hidden=10, ffn=16, labels=4, precise=True, bias_heads=2, windows=True,
+        rms_norm=True, gated=True, rotary_pairs=8,
+    )  # fmt: skip
+    none = mechanisms_of(command._parser().parse_args(["position_bias"]))
+    assert bench.configuration("position_bias", 4, **none).bias_heads == 3
 
 
 def test_the_same_seed_draws_the_same_mutants() -> None:
@@ -245,6 +283,7 @@ def test_the_same_seed_draws_the_same_mutants() -> None:
         (["softmax", "--count", "0"], "0 is out of range: it must be 1 to 65535"),
         (["softmax", "--lanes", "5"], "argument --lanes: invalid choice: 5"),
         (["softmax", "--known", "no.toml"], "argument --known: no.toml does not exist"),
+        (["attention", "--rotary-pairs", "2000"], "rotary_pairs is 2000: it must lie in 0..1024"),
     ],
 )
 def test_what_cannot_be_played_says_why(

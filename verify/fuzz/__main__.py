@@ -7,13 +7,15 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from cli.command import Different, Exit, run_command
 from cli.files import write_json
 from cli.options import Parser, add_columns, add_dask, add_jobs, add_json, add_seed, positive, whole
 
-from rtl.interface.config import HEADS_MAX, LANES, PAIRS_MAX
+from rtl.interface.config import LANES
 from rtl.interface.operation import Error
+from rtl.interface.options import MECHANISMS, add_config_options, mechanisms_of, options_of
 from sim.report import table
 from verify.fuzz.cases import KINDS
 from verify.fuzz.play import Judged, play, program
@@ -40,13 +42,13 @@ CASES, SEED = 1000, 1
 
 KEYS = {
     "cases, seed, lanes, columns": "how many were played; as the options say",
-    "bias_heads, windows, rms_norm, gated, rotary_pairs": "as the options say",
+    ", ".join(MECHANISMS): "as the options say",
     "kinds{}": "cases by what is wrong about them",
     "codes{}": "inferences by error code, 0: none",
     "failures[].reproduce": "the command that plays a failed case again",
     "failures[].lanes, .columns": "of its hardware; M as a number",
-    "failures[].bias_heads, .windows, .rms_norm": "of its hardware",
-    "failures[].gated, .rotary_pairs": "of its hardware",
+    "failures[].precise, .bias_heads, .windows": "of its hardware",
+    "failures[].rms_norm, .gated, .rotary_pairs": "of its hardware",
     "failures[].number, .kind": "of the case",
     "failures[].wrong, .codes": "what is wrong, a line each; codes of its inferences",
 }
@@ -54,14 +56,16 @@ KEYS = {
 
 def reproducer(seed: int, outcome: Judged) -> str:
     """The command that plays this case again."""
-    lanes, columns = outcome.lanes, outcome.columns
-    wide = f" --columns {columns}" if columns != lanes else ""
-    wide += f" --bias-heads {outcome.bias_heads}" if outcome.bias_heads else ""
-    wide += " --windows" if outcome.windows else ""
-    wide += " --rms-norm" if outcome.rms_norm else ""
-    wide += " --gated" if outcome.gated else ""
-    wide += f" --rotary-pairs {outcome.rotary_pairs}" if outcome.rotary_pairs else ""
-    return f"python -m verify.fuzz --seed {seed} --lanes {lanes}{wide} --case {outcome.number}"
+    lanes = outcome.limits.lanes
+    words = ["--lanes", str(lanes), *options_of(outcome.limits, config(lanes))]
+    return f"python -m verify.fuzz --seed {seed} {' '.join(words)} --case {outcome.number}"
+
+
+def _failure(seed: int, outcome: Judged) -> dict[str, Any]:
+    limits = outcome.limits
+    array = {"lanes": limits.lanes, "columns": limits.tile_columns}
+    facts = {name: getattr(outcome, name) for name in ("number", "kind", "wrong", "codes")}
+    return {"reproduce": reproducer(seed, outcome)} | array | mechanisms_of(limits) | facts
 
 
 def _lanes(text: str) -> list[int]:
@@ -81,39 +85,13 @@ def _parser() -> Parser:
     parser.add_argument("--lanes", type=_lanes, default=[4, 8], metavar="N,N", help="default: 4,8")
     add_columns(parser)
     parser.add_argument(
-        "--bias-heads",
-        type=whole(0, HEADS_MAX),
-        default=0,
-        metavar="N",
-        help="hardware with a position bias of so many heads, and models with one (default: 0)",
-    )
-    parser.add_argument(
-        "--windows",
-        action="store_true",
-        help="hardware with attention windows, and models with some",
-    )
-    parser.add_argument(
-        "--rms-norm", action="store_true", help="hardware with RMSNorms, and models with some"
-    )
-    parser.add_argument(
-        "--gated",
-        action="store_true",
-        help="hardware with gated feed-forward networks, and models with some",
-    )
-    parser.add_argument(
-        "--rotary-pairs",
-        type=whole(0, PAIRS_MAX),
-        default=0,
-        metavar="N",
-        help="hardware with rotary positions of so many pairs, and models with some (default: 0)",
-    )
-    parser.add_argument(
         "--case", type=whole(0, (1 << 32) - 1), metavar="K", help="play this case alone"
     )
     add_seed(parser, "the cases", SEED)
     add_jobs(parser, "simulations")
     add_dask(parser)
     add_json(parser, KEYS)
+    add_config_options(parser, MECHANISMS)
     return parser
 
 
@@ -126,9 +104,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.case is not None:
         numbers = range(options.case, options.case + 1)
     # The workers of a cluster build their own.
-    choices = [options.bias_heads, options.windows, options.rms_norm]
-    choices += [options.gated, options.rotary_pairs]
-    all_limits = [config(n, options.columns, *choices) for n in options.lanes]
+    chosen = mechanisms_of(options)
+    all_limits = [config(n, options.columns, **chosen) for n in options.lanes]
     programs = {limits: None if options.dask else program(limits) for limits in all_limits}
     ran: Counter[str] = Counter()
     failed: Counter[str] = Counter()
@@ -140,7 +117,7 @@ def _run(options: argparse.Namespace) -> int:
         codes.update(outcome.codes)
         if outcome.wrong:
             failed[outcome.kind] += 1
-            failures.append({"reproduce": reproducer(options.seed, outcome)} | vars(outcome))
+            failures.append(_failure(options.seed, outcome))
             print(f"{reproducer(options.seed, outcome)}  # {outcome.kind}: {outcome.wrong[0]}")
             sys.stdout.flush()
     seconds = time.perf_counter() - began
@@ -157,11 +134,7 @@ def _run(options: argparse.Namespace) -> int:
                 "seed": options.seed,
                 "lanes": options.lanes,
                 "columns": options.columns,
-                "bias_heads": options.bias_heads,
-                "windows": options.windows,
-                "rms_norm": options.rms_norm,
-                "gated": options.gated,
-                "rotary_pairs": options.rotary_pairs,
+                **chosen,
                 "kinds": {kind: ran[kind] for kind in KINDS},
                 "codes": {str(code): codes[code] for code in sorted(codes)},
                 "failures": failures,

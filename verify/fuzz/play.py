@@ -32,13 +32,7 @@ CHUNK = 200
 class Judged:
     """What came of one case; `wrong` is empty when it was right."""
 
-    lanes: int
-    columns: int
-    bias_heads: int
-    windows: bool
-    rms_norm: bool
-    gated: bool
-    rotary_pairs: int
+    limits: Config
     number: int
     kind: str
     wrong: list[str]
@@ -87,14 +81,19 @@ def shown(
     SimulatorError
         The simulation died.
     """
-    lanes = limits.lanes
     settings = Settings(
-        lanes=lanes, mutant=mutant, odd=True, reset=2, quiet=8, patience=PATIENCE, longest=LONGEST
+        lanes=limits.lanes,
+        mutant=mutant,
+        odd=True,
+        reset=2,
+        quiet=8,
+        patience=PATIENCE,
+        longest=LONGEST,
     )
     tables = [subject.table for subject in subjects(limits)]
     cases = {case.number: case.runs for case, _ in found}
     share = machine.Share(job_file(settings, limits, tables, cases), list(cases))
-    with closing(machine.play(program, lanes, [share], coverage)) as played:
+    with closing(machine.play(program, limits, [share], coverage)) as played:
         for (case, of), facts in zip(found, played):
             yield case, of, facts
         # Anything more is that the process died.
@@ -107,20 +106,7 @@ def chunk(program: Path, limits: Config, seed: int, numbers: Sequence[int]) -> l
     for case, played, facts in observed(program, limits, seed, numbers):
         codes = tuple(run.code for run in facts.runs if run.status >= 0)
         wrong = judge(case, played, facts)
-        judged = Judged(
-            lanes=limits.lanes,
-            columns=limits.tile_columns,
-            bias_heads=limits.bias_heads,
-            windows=limits.windows,
-            rms_norm=limits.rms_norm,
-            gated=limits.gated,
-            rotary_pairs=limits.rotary_pairs,
-            number=case.number,
-            kind=case.kind,
-            wrong=wrong,
-            codes=codes,
-        )
-        outcomes.append(judged)
+        outcomes.append(Judged(limits, case.number, case.kind, wrong, codes))
     return outcomes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -41,29 +42,10 @@ SHAPES = (
 POOL = 10  # sound inferences of a model whose logits are computed once
 
 
-def config(
-    lanes: int,
-    columns: int | None = None,
-    bias_heads: int = 0,
-    windows: bool = False,
-    rms_norm: bool = False,
-    gated: bool = False,
-    rotary_pairs: int = 0,
-) -> Config:
+def config(lanes: int, columns: int | None = None, **mechanisms: Any) -> Config:
     """Each limit is reached by a model, and few bits of a field reach beyond them."""
-    return Config(
-        lanes=lanes,
-        columns=columns,
-        tokens=6 * lanes,
-        hidden=10,
-        ffn=16,
-        labels=4,
-        bias_heads=bias_heads,
-        windows=windows,
-        rms_norm=rms_norm,
-        gated=gated,
-        rotary_pairs=rotary_pairs,
-    )
+    limits: dict[str, Any] = {"tokens": 6 * lanes, "hidden": 10, "ffn": 16, "labels": 4}
+    return Config(lanes=lanes, columns=columns, **limits, **mechanisms)
 
 
 @dataclass(frozen=True)
@@ -97,6 +79,7 @@ class Subject:
         self.width = self.config.stream_width
         shape = SHAPES[index // 2]
         kinds = {
+            "precise": self.config.precise and index % 3 < 2,
             "biased": shape.heads <= self.config.bias_heads and index % 3 > 0,
             "windowed": self.config.windows and index % 5 > 0,
             "rms": self.config.rms_norm and index % 4 > 0,

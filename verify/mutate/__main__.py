@@ -23,6 +23,7 @@ from cli.options import (
 )
 
 from rtl.interface.config import LANES
+from rtl.interface.options import MECHANISMS, add_config_options, mechanisms_of
 from verify.mutate.bench import ACCELERATOR, ATTENTION, configuration
 from verify.mutate.netlist import MOST
 from verify.mutate.score import score
@@ -42,6 +43,7 @@ examples:
   python -m verify.mutate --count 100
   python -m verify.mutate layernorm --count 1000 --seed 7 --json build/mutate.json
   python -m verify.mutate accelerator --columns 16 --count 60
+  python -m verify.mutate attention --gated --rotary-pairs 10
   python -m verify.mutate --count 10000 --dask tcp://head:8786
 """
 UNITS = (
@@ -61,7 +63,7 @@ COUNT, DEFAULT_LANES = 200, 4
 KEYS = {
     "[]": "each unit has the keys below",
     "unit, lanes, columns": "as the options say; M is stated as a number",
-    "windows, gated, rotary, seed": "as the options say",
+    f"{', '.join(MECHANISMS)}, seed": "as the options say",
     "mutants, killed": "played; on which the bench failed",
     "kills{}": "by the test that failed first",
     "equivalent": "mutants that are proved to be the sound unit",
@@ -85,27 +87,20 @@ def _parser() -> Parser:
     add_lanes(parser, LANES, DEFAULT_LANES)
     add_columns(parser)
     parser.add_argument(
-        "--windows", action="store_true", help="softmax and attention with attention windows"
-    )
-    parser.add_argument("--rotary", action="store_true", help="attention with rotary positions")
-    parser.add_argument(
-        "--gated", action="store_true", help="attention with gated feed-forward networks"
-    )
-    parser.add_argument(
         "--known", type=Path, default=LIST, metavar="FILE", help="list of known survivors, TOML"
     )
     add_seed(parser, "the mutants", None)
     add_jobs(parser, "processes")
     add_dask(parser)
     add_json(parser, KEYS)
+    add_config_options(parser, MECHANISMS)
     return parser
 
 
 def _played(unit: str, options: argparse.Namespace, entries: list[Known]) -> dict[str, Any]:
     """The figures of a unit, printed as they come."""
     began = time.perf_counter()
-    choices = {name: getattr(options, name) for name in ("windows", "gated", "rotary")}
-    config = configuration(unit, options.lanes, options.columns, **choices)
+    config = configuration(unit, options.lanes, options.columns, **mechanisms_of(options))
     found = score(unit, config, options.count, options.seed, entries, options.jobs, options.dask)
     seconds = time.perf_counter() - began
     for mutant, reason in found.known:

@@ -25,41 +25,19 @@ FLAGS = ("-Wno-lint", "-Wno-fatal")
 LEFT_OUT = {"real_reviews", "case", "small"}
 CHUNK = 10
 ACCELERATOR, ATTENTION, POSITION_BIAS = "accelerator", "attention", "position_bias"
-WINDOWED = ("softmax", ATTENTION)
-ROTARY_PAIRS = 10  # two tables for the widest heads with pairs of `tb.layers`
 
 
-def configuration(
-    unit: str,
-    lanes: int,
-    columns: int | None = None,
-    *,
-    windows: bool = False,
-    gated: bool = False,
-    rotary: bool = False,
-) -> Config:
+def configuration(unit: str, lanes: int, columns: int | None = None, **mechanisms: Any) -> Config:
     """What a unit is built for: those that play inferences for small models, the others as is.
 
     The position bias is for a few heads and row tiles, neither a power of two, of which its bench
-    plays every distance.
-
-    Raises
-    ------
-    ValueError
-        windows, and the unit is none of `WINDOWED`; gated or rotary, and it is not attention.
+    plays every distance. A unit without one of the mechanisms is the same with it.
     """
-    if windows and unit not in WINDOWED:
-        raise ValueError(f"--windows is for {' and '.join(WINDOWED)}: {unit} has none")
-    if gated and unit != ATTENTION:
-        raise ValueError(f"--gated is for {ATTENTION}: {unit} has no gates")
-    if rotary and unit != ATTENTION:
-        raise ValueError(f"--rotary is for {ATTENTION}: {unit} has no rotary positions")
     if unit == POSITION_BIAS:
-        return Config(lanes=lanes, columns=columns, tokens=5 * lanes, bias_heads=3)
+        few = mechanisms | {"tokens": 5 * lanes, "bias_heads": mechanisms.get("bias_heads") or 3}
+        return Config(lanes=lanes, columns=columns, **few)
     small = unit in (ACCELERATOR, ATTENTION)
-    choices = {"windows": windows, "gated": gated}
-    made = (config if small else Config)(lanes=lanes, columns=columns, **choices)
-    return dataclasses.replace(made, rotary_pairs=ROTARY_PAIRS * rotary)
+    return (config if small else Config)(lanes=lanes, columns=columns, **mechanisms)
 
 
 @dataclass(frozen=True)

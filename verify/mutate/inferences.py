@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ from verify.fuzz import play
 from verify.fuzz.cases import built
 from verify.fuzz.job import Case
 from verify.fuzz.judge import judge
-from verify.fuzz.subject import Subject, config, subjects
+from verify.fuzz.subject import Subject, subjects
 from verify.mutate.edges import edges, fields
 
 SEED = 1
@@ -114,8 +115,7 @@ def played(design: Design, flags: tuple[str, ...], mutant: int, name: str) -> st
 
 def design_limits(design: Design) -> Config:
     """What it was built for: the fuzzer's models fill it."""
-    lanes, columns = (design.ports[f"s_axis_{name}_tdata"].width // 8 for name in ("rows", "model"))
-    return config(lanes, columns)
+    return Config(**json.loads(design.sheet)["configuration"])
 
 
 def _varied(model: Model, rng: np.random.Generator) -> Model:

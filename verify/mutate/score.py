@@ -10,6 +10,7 @@ from typing import Any
 from cli.progress import progress, stage
 
 from rtl.interface.config import Config, array
+from rtl.interface.options import mechanisms_of
 from verify.mutate import bench
 from verify.mutate.equal import equivalents
 from verify.mutate.netlist import Mutant, drawn, sourced
@@ -30,11 +31,7 @@ class Score:
     """
 
     unit: str
-    lanes: int
-    columns: int
-    windows: bool
-    gated: bool
-    rotary: bool
+    config: Config
     seed: int
     mutants: int = 0
     kills: Counter[str] = field(default_factory=Counter)
@@ -54,9 +51,11 @@ class Score:
 
     def line(self) -> str:
         """One line with everything."""
+        config = self.config
+        has = [name.replace("_", " ") for name, value in mechanisms_of(config).items() if value]
+        named = [self.unit, array(config.lanes, config.tile_columns), *has, f"seed {self.seed}"]
         return (
-            f"{self.unit}, {array(self.lanes, self.columns)}{', windows' * self.windows}"
-            f"{', gated' * self.gated}{', rotary' * self.rotary}, seed {self.seed}: "
+            f"{', '.join(named)}: "
             f"{self.mutants:,} mutants, {self.killed:,} killed, {len(self.equivalent)} equivalent, "
             f"{len(self.known)} known survivors, {len(self.new)} new: {self.percent:.1f} %"
         )
@@ -65,11 +64,9 @@ class Score:
         """For a report."""
         return {
             "unit": self.unit,
-            "lanes": self.lanes,
-            "columns": self.columns,
-            "windows": self.windows,
-            "gated": self.gated,
-            "rotary": self.rotary,
+            "lanes": self.config.lanes,
+            "columns": self.config.tile_columns,
+            **mechanisms_of(self.config),
             "seed": self.seed,
             "mutants": self.mutants,
             "killed": self.killed,
@@ -105,12 +102,11 @@ def score(
         Yosys or Verilator is missing or failed.
     """
     known = list(known)
-    choices = config.windows, config.gated, bool(config.rotary_pairs)
-    found = Score(unit, config.lanes, config.tile_columns, *choices, seed)
+    found = Score(unit, config, seed)
     stage(f"drawing mutants of {unit}")
     text = sourced(unit, config)
     if unit == bench.ATTENTION:
-        text = without_encoder(text)
+        text = without_encoder(text, config)
     whole, mutants = drawn(text, unit, count, seed, flat=unit == bench.ATTENTION)
     found.mutants = len(mutants)
     job = bench.prepared(unit, config, whole, mutants)
