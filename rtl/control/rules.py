@@ -45,6 +45,26 @@ WITHOUT_ENCODER: dict[Opcode, Flag] = {
 """What attention alone knows: opcodes and their flags."""
 
 
+def allowed_flags(config: Config, *, encoder: bool = True) -> dict[Opcode, Flag]:
+    """The opcodes that this hardware takes, and the flags that each may have."""
+    allowed = dict(ALLOWED_FLAGS if encoder else WITHOUT_ENCODER)
+    if config.precise:
+        allowed |= {opcode: allowed[opcode] | Flag.WIDE for opcode in WIDE_OPCODES}
+    if config.bias_heads:
+        biased = {opcode: allowed[opcode] | Flag.BIAS for opcode in BIAS_OPCODES}
+        allowed |= biased | {Opcode.BIAS: NO_FLAGS}
+    if config.windows:
+        allowed |= {opcode: allowed[opcode] | Flag.WINDOW for opcode in WINDOW_OPCODES}
+    if config.gated:
+        allowed[Opcode.HEADER] |= Flag.GATED
+    if config.rotary_pairs:
+        turned = {opcode: allowed[opcode] | Flag.ROTARY for opcode in ROTARY_OPCODES}
+        allowed |= turned | {Opcode.ROTARY: NO_FLAGS}
+    if config.rms_norm and encoder:
+        allowed[Opcode.NORM] |= Flag.RMS
+    return allowed
+
+
 class Rules(wiring.Component):
     """Whether the descriptor in hand can be run after those before it.
 
@@ -77,24 +97,7 @@ class Rules(wiring.Component):
 
     def __init__(self, config: Config, *, encoder: bool = True) -> None:
         self.config, self.encoder = config, encoder
-        self.allowed = ALLOWED_FLAGS if encoder else WITHOUT_ENCODER
-        if config.precise:
-            wide = {opcode: self.allowed[opcode] | Flag.WIDE for opcode in WIDE_OPCODES}
-            self.allowed = self.allowed | wide
-        if config.bias_heads:
-            biased = {opcode: self.allowed[opcode] | Flag.BIAS for opcode in BIAS_OPCODES}
-            self.allowed = self.allowed | biased | {Opcode.BIAS: NO_FLAGS}
-        if config.windows:
-            windowed = {opcode: self.allowed[opcode] | Flag.WINDOW for opcode in WINDOW_OPCODES}
-            self.allowed = self.allowed | windowed
-        if config.gated:
-            header = self.allowed[Opcode.HEADER] | Flag.GATED
-            self.allowed = self.allowed | {Opcode.HEADER: header}
-        if config.rotary_pairs:
-            turned = {opcode: self.allowed[opcode] | Flag.ROTARY for opcode in ROTARY_OPCODES}
-            self.allowed = self.allowed | turned | {Opcode.ROTARY: NO_FLAGS}
-        if config.rms_norm and encoder:
-            self.allowed = self.allowed | {Opcode.NORM: self.allowed[Opcode.NORM] | Flag.RMS}
+        self.allowed = allowed_flags(config, encoder=encoder)
         self.known = {opcode: flags_byte(flags) for opcode, flags in self.allowed.items()}
         self.known[Opcode.HEADER] |= config.way_bits
         super().__init__(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from rtl.control.rules import Rules
+from rtl.control.rules import allowed_flags
 from rtl.interface.command import Opcode, flags_byte
 from rtl.interface.config import Config
 from rtl.interface.operation import FLAG_NAMES, OPERATION
@@ -38,7 +38,7 @@ def _told(text: str, part: str, port: str, bits: list[str] | str) -> str:
 
 def never(config: Config) -> set[str]:
     """The flags that neither LINEAR nor ATTEND may have, by the names of the encoder's."""
-    allowed = Rules(config, encoder=False).allowed
+    allowed = allowed_flags(config, encoder=False)
     known = flags_byte(allowed[Opcode.LINEAR]) | flags_byte(allowed[Opcode.ATTEND])
     return {name for place, name in enumerate(FLAG_NAMES) if not known >> place & 1}
 
