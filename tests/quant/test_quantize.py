@@ -406,6 +406,6 @@ def test_limits_of_the_hardware_are_named() -> None:
     source = checkpoint(hidden=1030, heads=1, head_size=5)
     with pytest.raises(CalibrationError, match=r"shape: shape.hidden is 1030; allowed 1..1024"):
         quantize(source.spec, source.arrays, {}, Options())
-    source = checkpoint(positions=4200)
-    with pytest.raises(CalibrationError, match=r"shape: shape.positions is 4200"):
+    source = checkpoint(positions=8200)
+    with pytest.raises(CalibrationError, match=r"shape: shape.positions is 8200"):
         quantize(source.spec, source.arrays, {}, Options())

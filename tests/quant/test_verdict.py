@@ -61,6 +61,7 @@ def test_calibrate_says_so_and_writes_it_down(
     data, figures = tmp_path / "texts.txt", tmp_path / "figures.json"
     data.write_text("good film\na bad film\nthe film\nbad films !\n")
     options = ["--model", str(model), "--data", str(data), "--json", str(figures)]
+    options += ["--remedies", "none"]
     assert calibrate([*options, "--out", str(tmp_path / "out")]) == 0
     said, verdict = capsys.readouterr().err, json.loads(figures.read_text())["verdict"]
     assert verdict["good"] != outlier
