@@ -62,6 +62,7 @@ def played(name: str, folder: Path) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_from_a_checkpoint_to_verilog() -> None:
     shown = "".join(played("checkpoint_to_verilog", ROOT / "notebooks"))
     assert "Every bit equal to the golden model" in shown

@@ -119,6 +119,7 @@ def test_what_is_refused(cores: DmaCores, memory: Registers) -> None:
         cores.infer_all([[1]], seconds=0)
 
 
+@pytest.mark.slow
 def test_more_cores_than_there_are() -> None:
     """Three behind addresses for four: the fourth answers with an error."""
     bus = replace(BUS, cores=3)

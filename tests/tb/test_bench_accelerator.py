@@ -81,7 +81,7 @@ def play(
     return facts
 
 
-@pytest.mark.parametrize("name", quick(SMALL))
+@pytest.mark.parametrize("name", quick(SMALL, thorough=3))
 def test_small_families_on_icarus(name: str, tmp_path: Path) -> None:
     """Odd lengths, L = 1, holes in the mask, two types, back to back, stalls on all streams."""
     model = family(name, SMALL[name])
@@ -273,12 +273,12 @@ def test_more_columns(simulator: str, precise: bool, bias_heads: int, tmp_path: 
 @pytest.mark.parametrize(
     ("choice", "flag"),
     [
-        ("precise", Flag.WIDE),
-        ("biased", Flag.BIAS),
-        ("windowed", Flag.WINDOW),
-        ("rms", Flag.RMS),
         ("gated", Flag.GATED),
         ("rotary", Flag.ROTARY),
+        pytest.param("precise", Flag.WIDE, marks=pytest.mark.slow),
+        pytest.param("biased", Flag.BIAS, marks=pytest.mark.slow),
+        pytest.param("windowed", Flag.WINDOW, marks=pytest.mark.slow),
+        pytest.param("rms", Flag.RMS, marks=pytest.mark.slow),
     ],
 )
 def test_bad_streams_of_a_choice(choice: str, flag: Flag, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from sim.design import Design, generated
 from tb.case import Case, attention_inference, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, layer_inferences
 from tests.tb.power_up import unknown
+from tests.tiers import quick
 
 REVIEW = (
     "That movie was terrible! The plot made no sense, the actors seemed bored, and after two hours "
@@ -26,11 +27,11 @@ REVIEW = (
 PARTS = ("q", "k", "v", "scores", "max", "p", "sum", "context")
 SETTINGS = [
     (0.4, 0.4, False, False),
+    (0.3, 0.0, True, True),
     (0.0, 0.0, False, False),
     (0.5, 0.0, False, False),
     (0.0, 0.7, False, True),
     (0.0, 0.0, True, False),
-    (0.3, 0.0, True, True),
 ]
 
 
@@ -40,8 +41,7 @@ def attention(config: Config) -> Design:
     return generated("attention", config)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(("idle", "stall", "precise", "biased"), SETTINGS)
+@pytest.mark.parametrize(("idle", "stall", "precise", "biased"), quick(SETTINGS, 0, thorough=2))
 def test_small_shapes_on_icarus(
     idle: float, stall: float, precise: bool, biased: bool, tmp_path: Path
 ) -> None:

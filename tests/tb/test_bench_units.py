@@ -25,8 +25,7 @@ def test_icarus(unit: str, real_vectors: Path) -> None:
     assert len(names) > 1
 
 
-@pytest.mark.parametrize("lanes", [8, 16, 32])
-@pytest.mark.thorough
+@pytest.mark.parametrize("lanes", quick([8, 16, 32], 0, thorough=1))
 @pytest.mark.parametrize("unit", ["requantize", "softmax", "layernorm"])
 def test_more_lanes(unit: str, lanes: int) -> None:
     run_bench(unit, "icarus", Config(lanes=lanes, hidden=96))
