@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtl.interface.trace import Stall
+from rtl.interface.trace import Stall, sum_bits
 
 #: Causes of a cycle without an operand, in the order of their registers.
 CAUSES = tuple(cause.name.lower() for cause in Stall if cause is not Stall.NONE)
@@ -26,7 +26,7 @@ def elements(tokens: int) -> dict[str, tuple[int, bool]]:
         "score": (16, True),
         "p": (8, False),
         "max": (16, True),
-        "sum": (20 if tokens <= 4112 else 21, False),
+        "sum": (sum_bits(tokens), False),
         "norm": (16, True),
         "norm8": (8, True),
         "x": (16, True),
