@@ -332,11 +332,16 @@ def test_bench_sees(fault: Fault, cases: Cases) -> None:
     ("top", "choice"),
     [
         *((top, {}) for top in TOPS),
-        (WHOLE, {"precise": True}),
-        ("attention", {"biased": True}),
-        ("attention", {"windowed": True}),
-        (WHOLE, {"gated": True}),
-        ("attention", {"turned": True}),
+        *(
+            pytest.param(top, {choice: True}, marks=pytest.mark.slow)
+            for top, choice in (
+                (WHOLE, "precise"),
+                ("attention", "biased"),
+                ("attention", "windowed"),
+                (WHOLE, "gated"),
+                ("attention", "turned"),
+            )
+        ),
     ],
     ids=str,
 )

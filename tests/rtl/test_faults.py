@@ -83,17 +83,14 @@ FAULTS = (
 
 
 def first_of_each() -> list[object]:
-    """The first fault of each small unit, and the others as thorough."""
-    large = ("layernorm", "softmax")
-    first = {fault.unit: fault for fault in reversed(FAULTS) if fault.unit not in large}
-    return [
-        pytest.param(
-            fault,
-            marks=[] if fault is first.get(fault.unit) else [pytest.mark.thorough],
-            id=f"{fault.unit}: {fault.kind}",
-        )
-        for fault in FAULTS
-    ]
+    """The first fault of each small unit, as thorough the others; of large ones a tier later."""
+    first, large = {fault.unit: fault for fault in reversed(FAULTS)}, ("layernorm", "softmax")
+    tiers = [], [pytest.mark.thorough], [pytest.mark.slow]
+    found: list[object] = []
+    for fault in FAULTS:
+        marks = tiers[(fault is not first[fault.unit]) + (fault.unit in large)]
+        found.append(pytest.param(fault, marks=marks, id=f"{fault.unit}: {fault.kind}"))
+    return found
 
 
 def test_every_fault_has_its_place() -> None:

@@ -17,13 +17,14 @@ from sim.design import described
 from sim.machine.board import ABORT, SLVERR, MemoryBoard
 from tests.damage import replaced, with_pieces
 from tests.sim.dma_subjects import BUS, Subject, board_of, limits, subjects
+from tests.tiers import quick
 
 pytestmark = pytest.mark.verilator
 
 NEVER = 1 << 62
 
 
-@pytest.fixture(scope="module", params=[2, 3])
+@pytest.fixture(scope="module", params=quick([2, 3], thorough=0))
 def shared(request: pytest.FixtureRequest) -> Iterator[MemoryBoard]:
     board = board_of(4, replace(BUS, cores=request.param), variant=f"-{request.param}")
     yield board

@@ -29,6 +29,7 @@ from sim.machine import volume
 from tb.layernorm import random_operation, schedule
 from tests.ending import refusal
 from tests.quant import tiny
+from tests.tiers import quick
 
 VOCABULARY = 50
 LONG = 512
@@ -304,7 +305,7 @@ CHOICES: dict[str, dict[str, Any]] = {
 @pytest.mark.thorough
 @pytest.mark.verilator
 @pytest.mark.parametrize("columns", [4, pytest.param(16, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", CHOICES)
+@pytest.mark.parametrize("kind", quick(reversed(CHOICES), 0, thorough=2))
 @pytest.mark.parametrize(
     ("shape", "lengths"),
     [

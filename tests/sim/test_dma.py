@@ -106,7 +106,11 @@ def test_more_columns_than_lanes() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("bias_heads", "windows", "gated", "rotary_pairs"),
-    [(2, False, False, 0), (0, True, False, 0), (0, False, True, 0), (2, False, False, 4)],
+    quick(
+        [(2, True, True, 4), (2, False, False, 0), (0, True, False, 0), (0, False, True, 0)],
+        0,
+        thorough=1,
+    ),
 )
 def test_choices(bias_heads: int, windows: bool, gated: bool, rotary_pairs: int) -> None:
     """The words of a position bias and of rotary positions come over the bus, behind the HEADER;

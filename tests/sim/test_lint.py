@@ -19,6 +19,7 @@ from rtl.generate.units import UNITS
 from rtl.generate.verilog import HEAD, WAIVED
 from rtl.interface.config import LANES, Config
 from sim import verilator
+from tests.tiers import quick
 
 LARGE = {"attention", "accelerator"}
 SOON = {"reciprocal", "softmax"}  # those that `make test` looks at
@@ -110,15 +111,19 @@ def test_no_tool_has_anything_to_say(name: str, lanes: int, tmp_path: Path) -> N
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "choice",
-    [
-        {"precise": True},
-        {"bias_heads": 12},
-        {"bias_heads": 1},
-        {"windows": True},
-        {"rms_norm": True},
-        {"gated": True},
-        {"rotary_pairs": 32},
-    ],
+    quick(
+        [
+            {
+                **dict.fromkeys(("precise", "windows", "rms_norm", "gated"), True),
+                "bias_heads": 12,
+                "rotary_pairs": 32,
+            },
+            *({name: True} for name in ("precise", "windows", "rms_norm", "gated")),
+            *({"bias_heads": 12}, {"bias_heads": 1}, {"rotary_pairs": 32}),
+        ],
+        0,
+        thorough=1,
+    ),
     ids=str,
 )
 def test_no_tool_has_anything_to_say_of_a_choice(choice: dict[str, Any], tmp_path: Path) -> None:

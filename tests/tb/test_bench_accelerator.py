@@ -125,14 +125,8 @@ def test_models_in_turn(simulator: str, settings: dict[str, Any], tmp_path: Path
     play(tmp_path, simulator, LIMITS, found[::2] + found[1::2], seed=3, **settings)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "simulator",
-    [
-        pytest.param("icarus", marks=pytest.mark.slow),
-        pytest.param("verilator", marks=VERILATOR),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
 def test_wide_operands(simulator: str, tmp_path: Path) -> None:
     """Models with operands of 16 bits and without them in turn."""
     found = []
@@ -166,7 +160,7 @@ def limited(layer: Layer, window: Window | None) -> Layer:
     return dataclasses.replace(layer, window=window)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
 def test_attention_windows(simulator: str, tmp_path: Path) -> None:
     """Causal in one layer, a window in another and none in a third, alone and in batches.
@@ -192,17 +186,10 @@ def test_attention_windows(simulator: str, tmp_path: Path) -> None:
     play(tmp_path, simulator, EVERY, found[::2] + found[1::2], seed=3, idle=0.2, stall=0.3)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("columns", [None, pytest.param(16, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    ("precise", "simulator"),
-    [
-        (False, "icarus"),
-        pytest.param(True, "icarus", marks=pytest.mark.slow),
-        pytest.param(False, "verilator", marks=VERILATOR),
-        pytest.param(True, "verilator", marks=VERILATOR),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [None, 16])
+@pytest.mark.parametrize("precise", [False, True])
+@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
 def test_gated_feed_forwards(
     columns: int | None, precise: bool, simulator: str, tmp_path: Path
 ) -> None:
@@ -231,7 +218,10 @@ def test_gated_feed_forwards(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
+@pytest.mark.parametrize(
+    "simulator",
+    ["icarus", pytest.param("verilator", marks=[pytest.mark.slow, pytest.mark.verilator])],
+)
 def test_rotary_positions(simulator: str, tmp_path: Path) -> None:
     """Models with them and one without, alone and in batches, one beside a position bias.
 

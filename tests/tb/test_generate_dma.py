@@ -59,12 +59,7 @@ def dma_benches(tmp_path_factory: pytest.TempPathFactory) -> Made:
 @pytest.mark.parametrize(
     ("kind", "simulator"),
     [
-        *(pytest.param(kind, "icarus", marks=pytest.mark.thorough) for kind in SMALL),
-        *(
-            pytest.param(kind, "icarus", marks=pytest.mark.slow)
-            for kind in KINDS
-            if kind not in SMALL
-        ),
+        *quick(((kind, "icarus") for kind in KINDS), 0, thorough=1),
         *(
             pytest.param(k, "verilator", marks=[pytest.mark.slow, pytest.mark.verilator])
             for k in KINDS

@@ -99,6 +99,13 @@ FLAGS = ("-MAKEFLAGS", "OPT_FAST=-O0")
 QUICK = "the request of this cycle is not awaited"
 
 
+EVERY: dict[str, Any] = {
+    **dict.fromkeys(("precise", "windows", "rms_norm", "gated"), True),
+    "bias_heads": 1,
+    "rotary_pairs": 8,
+}
+
+
 @pytest.mark.parametrize(
     ("lanes", "columns", "choices", "cases"),
     [
@@ -107,29 +114,10 @@ QUICK = "the request of this cycle is not awaited"
                 (4, None, {}, 500),
                 (8, None, {}, 500),
                 (4, 8, {}, 500),
-                (4, None, {"precise": True}, 500),
-                (4, None, {"bias_heads": 2}, 500),
-                (4, None, {"windows": True}, 500),
-                (4, None, {"rms_norm": True}, 500),
-                (4, None, {"gated": True}, 500),
-                (4, None, {"rotary_pairs": 8}, 500),
+                (4, 16, EVERY, 500),
             ]
         ),
         pytest.param(4, 32, {}, 2000, marks=pytest.mark.slow),
-        pytest.param(
-            4,
-            16,
-            {
-                "precise": True,
-                "bias_heads": 1,
-                "windows": True,
-                "rms_norm": True,
-                "gated": True,
-                "rotary_pairs": 8,
-            },
-            2000,
-            marks=pytest.mark.slow,
-        ),
     ],
 )
 def test_no_case_fails(
