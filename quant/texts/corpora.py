@@ -15,6 +15,7 @@ split is a random sample of it.
 import hashlib
 import importlib.util
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -100,7 +101,7 @@ def _splits(source: str, *, test: int, validation: int) -> dict[str, list[Review
     for review in _corpus(source):
         unique.setdefault(_key(review.text), review)
     splits: dict[str, list[Review]] = {name: [] for name in SPLITS}
-    places = {0: 0, 1: 0}
+    places: Counter[int | None] = Counter()
     for key in sorted(unique, key=_order):
         review = unique[key]
         place = 2 * places[review.label]

@@ -17,12 +17,13 @@ from cli.machine import GENERATED
 
 from rtl.interface.config import CONFIG_KEYS
 from sim.design import Design
+from sim.estimate.fits import parts as parts_known
 from sim.synth import passes, tools
 from sim.synth.fold import FLIP_FLOP, Folded
 from sim.synth.parts import cells_by_part
 from sim.synth.passes import Improved
 from sim.synth.place import PART, PLACERS, ROUTERS, TIMING_KEYS, Timing, place_and_route
-from sim.synth.tools import run_yosys
+from sim.synth.tools import SynthesisError, run_yosys
 
 FOLDER = GENERATED / "synth"
 
@@ -165,6 +166,19 @@ def _map(design: Design, folder: Path, netlist: Path) -> None:
     (folder / "wrapped.json").rename(netlist)
 
 
+def _check_room(name: str, used: Mapping[str, int], part: str) -> None:
+    """SynthesisError where the part has less than the unit takes: nextpnr would try for hours."""
+    (known,) = (one for one in parts_known() if one.name == part)
+    there = known.resources | {"LUT4": known.resources["LUT"]}
+    for resource, number in used.items():
+        if number > there[resource]:
+            hint = ", --dsp-macs for products in LUTs" if resource == "DSP" else ""
+            raise SynthesisError(
+                f"{name} takes {number:,} {resource}, and {part} has {there[resource]:,}: choose a "
+                f"larger --part or a smaller configuration{hint}; --no-route counts resources alone"
+            )
+
+
 def synthesise(
     design: Design,
     *,
@@ -221,6 +235,9 @@ def synthesise(
                 "seconds": round(time.monotonic() - start, 1),
             }
             write_json(counted, found)
+        known = json.loads(counted.read_text())
+        if route:
+            _check_room(design.name, known["resources"], part)
         if route and not netlist.exists():
             say(f"synthesis of {design.name} between two shift registers")
             _map(design, folder, netlist)
@@ -237,7 +254,6 @@ def synthesise(
         )
         for seed in (seeds if route else ())
     }
-    known = json.loads(counted.read_text())
     return Cost(
         unit=design.name,
         configuration=json.loads(design.sheet)["configuration"],

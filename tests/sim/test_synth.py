@@ -19,6 +19,7 @@ from sim.estimate.performance import example
 from sim.phases import work
 from sim.synth import __main__ as command
 from sim.synth import ecp5, place, tools
+from sim.synth.passes import Improved
 from sim.synth.throughput import throughput
 from tests.ending import refusal
 from tests.sim.conftest import Accumulator
@@ -275,6 +276,25 @@ def test_a_refused_design_is_told(accumulator):
     broken = type(design)(**(vars(design) | {"verilog": "module accumulator(; endmodule"}))
     with pytest.raises(tools.SynthesisError, match=r"(?s)yosys failed.*syntax error"):
         ecp5.synthesise(broken, route=False)
+
+
+@pytest.mark.parametrize(
+    ("resource", "used", "said"),
+    [
+        ("DSP", 29, r"takes 29 DSP, and LFE5U-25 has 28: .*--dsp-macs"),
+        ("LUT4", 24_289, r"takes 24,289 LUT4, and LFE5U-25 has 24,288: .*--part"),
+        ("block RAM", 57, r"takes 57 block RAM, and LFE5U-25 has 56: .*--no-route"),
+    ],
+)
+def test_what_no_part_has_room_for_is_not_placed(resource, used, said, unrouted, monkeypatch):
+    monkeypatch.setattr(tools, "run_tool", None)
+    counts = unrouted.resources | {resource: used}
+    moved = Improved(unrouted.absorbed, unrouted.folded)
+    monkeypatch.setattr(ecp5, "_synthesise", lambda design, folder: (counts, {}, moved))
+    design = described(Accumulator(), "accumulator", Config(lanes=4))
+    with pytest.raises(tools.SynthesisError, match=said):
+        ecp5.synthesise(design, part="LFE5U-25")
+    assert ecp5.synthesise(design, part="LFE5U-25", route=False).resources == counts
 
 
 def step(kind, delay, start, end, net=None):
