@@ -1,5 +1,6 @@
 """Proofs for every input that units of the datapath equal their formulas."""
 
+from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -319,138 +320,88 @@ def test_position_bias(tmp_path: Path) -> None:
     assert proved(unit, POSITION_BIAS, tmp_path, before=STATE_AS_PORTS)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("saturate(total, 16)", "total[:16]"),
-        ("Mux(self.biased, value, 0)", "value"),
-        ("values[j - 1] if j", "values[j] if j"),
-    ],
-)
-def test_a_fault_in_a_position_bias_is_refuted(old: str, new: str, tmp_path: Path) -> None:
-    with replaced("position_bias", (old, new)) as module:
-        unit = module.PositionBias(2, 1, 1)
-    assert not proved(unit, POSITION_BIAS, tmp_path, before=STATE_AS_PORTS)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("rounded = (halves + 1) >> 1", "rounded = halves >> 1"),
-        ("(high - word.low[-1])", "high"),
-        ("above = value[7:] == 0xFF", "above = Const(0)"),
-        ("code = register(m, saturate(rounded, 8)", "code = register(m, rounded[:8]"),
-    ],
-)
-def test_a_fault_in_a_gate_is_refuted(old: str, new: str, tmp_path: Path) -> None:
-    with replaced("epilogue", (old, new)) as module:
-        unit = Gate(True, module)
-    assert not proved(unit, WIDE_GATE, tmp_path, before=cut("factor_0", "product_0"))
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("(total >> (SHIFT - 1)) + 1", "(total >> (SHIFT - 1)) + 0"),
-        ("Mux(turns, -by_sin, sins)", "Mux(turns, by_sin, sins)"),
-        ("total = Signal(signed(32)", "total = Signal(signed(30)"),
-        ("saturate(rounded, 8)", "rounded[:8]"),
-    ],
-)
-def test_a_fault_in_a_rotary_unit_is_refuted(old: str, new: str, tmp_path: Path) -> None:
-    with replaced("rotary", (old, new)) as module:
-        unit = module.Rotary(2, 1, 1)
-    assert not proved(unit, ROTARY, tmp_path, before=PARTS_AS_PORTS + TURNED)
-
-
 @pytest.mark.slow
 def test_product_of_adders(tmp_path: Path) -> None:
     assert proved(Product(), PRODUCTS, tmp_path)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("dropped(s) + 8 <= place", "dropped(s) + 9 <= place"),
-        ("(code - 1) % SHIFTS", "(code - 1) % 7"),
-        ("+ kept[0]", ""),
-        ("end(negative, 8)", "end(~negative, 8)"),
-    ],
-)
-def test_a_fault_in_an_operand_is_refuted(old: str, new: str, tmp_path: Path) -> None:
-    with replaced("operand", (old, new)) as module:
-        unit = module.Operand()
-    assert not proved(unit, OPERAND, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("(halves + 1) >> 1", "halves >> 1"),
-        ("narrow = self.bits + 8", "narrow = self.bits + 7"),
-        ("range(self.maximum)", "range(self.maximum - 16)"),
-    ],
-)
-def test_a_fault_in_a_round_shift_is_refuted(old: str, new: str, tmp_path: Path) -> None:
-    with replaced("requantize", (old, new)) as module:
-        unit = module.RoundShift(48, 16, 47)
-    assert not proved(unit, round_shift(unit), tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("file", "name", "formula", "old", "new"),
-    quick(
-        [
-            ("requantize", "Requantize", REQUANTIZE, "high + low[16:]", "high + low[17:]"),
-            ("row_scale", "RowScale", ROW_SCALE, "large = product[31]", "large = product[30]"),
-            (
-                "row_scale",
-                "RowScale",
-                ROW_SCALE,
-                "Mux(rounded[16], 1 << 15,",
-                "Mux(rounded[16], 0,",
-            ),
-            ("row_scale", "RowScale", ROW_SCALE, "exponent - rounded[16]", "exponent"),
-            ("row_scale", "RowScale", ROW_SCALE, "Mux(over, self.sum[1:], self.sum)", "self.sum"),
-            ("row_scale", "RowScale", ROW_SCALE, "exponent += delay", "over = delay"),
-            ("norm_lane", "NormLane", NORM_LANE, "high + (low >> 13)", "high + (low >> 14)"),
-            ("norm_lane", "NormLane", NORM_LANE, "product - self.offset", "product + self.offset"),
-            ("norm_lane", "NormLane", NORM_LANE, "scaled + self.beta", "scaled"),
-        ],
-        2,
+#: By unit: its file, how it is made of the module in it, its formula, and what Yosys does before.
+UNITS: dict[str, tuple[str, Callable[[Any], Any], str | Callable[[Any], str], str]] = {
+    "round shift": (
+        "requantize",
+        lambda module: module.RoundShift(48, 16, 47),
+        round_shift,
+        "",
     ),
-)
-def test_a_fault_is_refuted(
-    file: str, name: str, formula: str, old: str, new: str, tmp_path: Path
-) -> None:
+    "requantize": ("requantize", lambda module: module.Requantize(1), REQUANTIZE, PARTS_AS_PORTS),
+    "row scale": (
+        "row_scale",
+        lambda module: module.RowScale(21),
+        ROW_SCALE.replace("{bits}", "21"),
+        PARTS_AS_PORTS,
+    ),
+    "norm lane": ("norm_lane", lambda module: module.NormLane(), NORM_LANE, PARTS_AS_PORTS),
+    "operand": ("operand", lambda module: module.Operand(), OPERAND, ""),
+    "weight": ("softmax", Weight, WEIGHT.format(table=exp2_table()), ""),
+    "position bias": (
+        "position_bias",
+        lambda module: module.PositionBias(2, 1, 1),
+        POSITION_BIAS,
+        STATE_AS_PORTS,
+    ),
+    "gate": (
+        "epilogue",
+        lambda module: Gate(True, module),
+        WIDE_GATE,
+        cut("factor_0", "product_0"),
+    ),
+    "rotary": (
+        "rotary",
+        lambda module: module.Rotary(2, 1, 1),
+        ROTARY,
+        PARTS_AS_PORTS + TURNED,
+    ),
+    "product": ("matmul", Product, PRODUCTS, ""),
+}
+FAULTS = [
+    ("round shift", "(halves + 1) >> 1", "halves >> 1"),
+    ("round shift", "narrow = self.bits + 8", "narrow = self.bits + 7"),
+    ("round shift", "range(self.maximum)", "range(self.maximum - 16)"),
+    ("requantize", "high + low[16:]", "high + low[17:]"),
+    ("row scale", "large = product[31]", "large = product[30]"),
+    ("row scale", "Mux(rounded[16], 1 << 15,", "Mux(rounded[16], 0,"),
+    ("row scale", "exponent - rounded[16]", "exponent"),
+    ("row scale", "Mux(over, self.sum[1:], self.sum)", "self.sum"),
+    ("row scale", "exponent += delay", "over = delay"),
+    ("norm lane", "high + (low >> 13)", "high + (low >> 14)"),
+    ("norm lane", "product - self.offset", "product + self.offset"),
+    ("norm lane", "scaled + self.beta", "scaled"),
+    ("operand", "dropped(s) + 8 <= place", "dropped(s) + 9 <= place"),
+    ("operand", "(code - 1) % SHIFTS", "(code - 1) % 7"),
+    ("operand", "+ kept[0]", ""),
+    ("operand", "end(negative, 8)", "end(~negative, 8)"),
+    ("weight", "(halves + 1) >> 1", "halves >> 1"),
+    ("weight", "distance[8:] <= 8", "distance[8:] <= 7"),
+    ("weight", "int(t) >> 7", "int(t) >> 7 ^ (int(t) == 65280)"),
+    ("position bias", "saturate(total, 16)", "total[:16]"),
+    ("position bias", "Mux(self.biased, value, 0)", "value"),
+    ("position bias", "values[j - 1] if j", "values[j] if j"),
+    ("gate", "rounded = (halves + 1) >> 1", "rounded = halves >> 1"),
+    ("gate", "(high - word.low[-1])", "high"),
+    ("gate", "above = value[7:] == 0xFF", "above = Const(0)"),
+    ("gate", "code = register(m, saturate(rounded, 8)", "code = register(m, rounded[:8]"),
+    ("rotary", "(total >> (SHIFT - 1)) + 1", "(total >> (SHIFT - 1)) + 0"),
+    ("rotary", "Mux(turns, -by_sin, sins)", "Mux(turns, by_sin, sins)"),
+    ("rotary", "total = Signal(signed(32)", "total = Signal(signed(30)"),
+    ("rotary", "saturate(rounded, 8)", "rounded[:8]"),
+    ("product", "terms[6] - terms[7]", "terms[6] + terms[7]"),
+]
+
+
+@pytest.mark.parametrize(("unit", "old", "new"), quick(FAULTS, 5, thorough=len(FAULTS) - 6))
+def test_a_fault_is_refuted(unit: str, old: str, new: str, tmp_path: Path) -> None:
+    file, made, formula, before = UNITS[unit]
     with replaced(file, (old, new)) as module:
-        unit = getattr(module, name)(*{"Requantize": [1], "RowScale": [21]}.get(name, []))
-    formula = formula.replace("{bits}", "21")
-    assert not proved(unit, formula, tmp_path, before=PARTS_AS_PORTS)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("(halves + 1) >> 1", "halves >> 1"),
-        ("distance[8:] <= 8", "distance[8:] <= 7"),
-        ("int(t) >> 7", "int(t) >> 7 ^ (int(t) == 65280)"),
-    ],
-)
-def test_a_fault_in_a_weight_is_refuted(old: str, new: str, tmp_path: Path) -> None:
-    with replaced("softmax", (old, new)) as module:
-        unit = Weight(module)
-    assert not proved(unit, WEIGHT.format(table=exp2_table()), tmp_path)
-
-
-@pytest.mark.thorough
-@pytest.mark.slow
-def test_a_fault_in_a_product_is_refuted(tmp_path: Path) -> None:
-    with replaced("matmul", ("terms[6] - terms[7]", "terms[6] + terms[7]")) as module:
-        unit = Product(module)
-    assert not proved(unit, PRODUCTS, tmp_path)
+        faulty = made(module)
+    said = formula if isinstance(formula, str) else formula(faulty)
+    assert not proved(faulty, said, tmp_path, before=before)
