@@ -86,7 +86,7 @@ bitstream: setup-synth  ## The bitstream of BOARD=ulx3s, if it meets its clock
 flash: setup-synth  ## Write bitstream and image into the board, or print the commands: ARGS='--load FILE'
 	@$(RUN) -m boards.program $(ARGS)
 
-regress: setup-test setup-litex  ## All tests but the quick ones, 220,000 fuzz cases, coverage, 2,380 mutants, BERT-Base, many texts: make regress ARGS='--texts 1000'
+regress: setup-test setup-litex  ## All tests but the quick ones, 220,000 fuzz cases, coverage, 2,560 mutants, BERT-Base, many texts: make regress ARGS='--texts 1000'
 	@$(RUN) -m pytest -n 2 --dist worksteal -m "slow or thorough"
 	@$(RUN) -m verify.fuzz --cases 100000
 	@$(RUN) -m verify.fuzz --cases 20000 --lanes 4 --precise
@@ -101,6 +101,9 @@ regress: setup-test setup-litex  ## All tests but the quick ones, 220,000 fuzz c
 	@$(RUN) -m verify.mutate accelerator --count 60
 	@$(RUN) -m verify.mutate softmax --windows --count 60 --seed 1
 	@$(RUN) -m verify.mutate layernorm --rms-norm --count 60 --seed 1
+	@$(RUN) -m verify.mutate attention --windows --count 60 --seed 1
+	@$(RUN) -m verify.mutate attention --gated --count 60 --seed 1
+	@$(RUN) -m verify.mutate attention --rotary-pairs 10 --count 60 --seed 1
 	@$(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32 --play
 	@$(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32 --play --whole-last-layer
 	@$(RUN) -m sim.regress $(ARGS)

@@ -153,7 +153,14 @@ async def wrong(dut: Any) -> None:
     made = layers.layer(config, 3, short=True)
     sound = layers.inference(made, [config.lanes + 1], 1)
     assert sound.writes is not None
+    # A table comes first in a whole program, so nothing is written before it.
+    table = layers.layer(config, 3).program
     cases = [
+        sound.damaged(name, error, stream=stream, writes=None if "payload" in name else ())
+        for name, stream, error in damaged_streams(table, rng)
+        if f"{layers.HIDDEN}.table" in name
+    ]
+    cases += [
         # What a damaged payload holds is used until its CRC comes; of a damaged descriptor nothing.
         sound.damaged(
             name,
@@ -167,7 +174,8 @@ async def wrong(dut: Any) -> None:
     cases += refusals.longest_of_models(config)
     played = []
     for place, bad in enumerate(cases):
-        played += [bad, sound] if place % 4 == 0 else [bad]
+        # A word too many may be taken where a packet ends: a sound one is without it then.
+        played += [bad, sound] if place % 4 == 0 or "behind" in bad.name else [bad]
     bench.queue(played[0])
     for one, following in zip(played, [*played[1:], sound]):
         bench.queue(following)

@@ -15,9 +15,19 @@ import numpy as np
 from golden.attention import attention, split_heads
 from golden.linear import gated, linear, linear16
 from golden.matmul import matmul
-from golden.model import Attention, FeedForward, Linear, Rotary, Shape, Window
+from golden.model import (
+    ROTARY_ONE,
+    Attention,
+    FeedForward,
+    Linear,
+    Model,
+    Rotary,
+    Shape,
+    Window,
+)
 from golden.random import positioned, random_model, turned
 from golden.requantize import requantize
+from golden.rotary import SHIFT as ROTARY_SHIFT
 from rtl.compile.program import Program, Step, compile_attention, compile_model
 from rtl.interface.command import NO_FLAGS, Flag, Opcode, bank_address, window_field
 from rtl.interface.config import Config, ceil_div
@@ -155,9 +165,9 @@ def _rounded(layer: Linear, rng: np.random.Generator) -> Linear:
 
 
 def _shifted(layer: Linear, rng: np.random.Generator) -> Linear:
-    """No weights, any shifts of 9 and more, and biases that make 20 to 100 of them."""
+    """No weights, any shifts of 9 to 39, and biases that make 20 to 100 of them."""
     size = len(layer.bias)
-    s = rng.integers(9, 26, size)
+    s = rng.integers(9, 40, size)
     wanted = rng.integers(20, 100, size) * rng.choice([-1, 1], size)
     return dataclasses.replace(
         layer,
@@ -165,6 +175,44 @@ def _shifted(layer: Linear, rng: np.random.Generator) -> Linear:
         bias=((wanted << s) // layer.m).astype(np.int32),
         s=s.astype(np.int32),
     )
+
+
+def _halfway(model: Model, number: int) -> Model:
+    """Q without weights, turned by angles that hang on every bit of both products.
+
+    In each row one channel of a pair is halfway between two codes, or one below it.
+    """
+    rng = np.random.default_rng(number)
+    first, attention = model.layers[0], model.layers[0].attention
+    assert model.rotary is not None
+    assert first.rotary is not None
+    size, unit = model.shape.head_size, np.ones_like(attention.q.bias)
+    u = (2 * rng.integers(1 << 11, 1 << 12, size) + 1) * rng.choice([-1, 1], size)
+    q = dataclasses.replace(
+        attention.q,
+        weight=np.zeros_like(attention.q.weight),
+        bias=np.tile(u, model.shape.heads).astype(np.int32),
+        m=unit << 15,
+        s=15 * unit,
+    )
+    cos = np.arange(-ROTARY_ONE, ROTARY_ONE + 1)
+    rows, code = len(model.rotary[0].cos), 1 << ROTARY_SHIFT
+    angles = np.empty((2, rows, size // 2), np.int16)
+    for pair, (x, y) in enumerate(u.reshape(-1, 2).tolist()):
+        kinds = rng.integers(4, size=rows)
+        for kind, (a, b) in enumerate(((x, -y), (y, x), (x, -y), (y, x))):
+            wanted = code // 2 - kind // 2
+            sin = (wanted - a * cos) * pow(b, -1, code) % code
+            sin = np.where(sin < code // 2, sin, sin - code)
+            fits = (abs(sin) <= ROTARY_ONE) & (abs(a * cos + b * sin) < 127 * code)
+            found = np.stack((cos, sin))[:, fits]
+            here = kinds == kind
+            angles[:, here, pair] = found[:, rng.integers(found.shape[1], size=here.sum())]
+    tables = list(model.rotary)
+    tables[first.rotary] = Rotary(*angles)
+    attention = dataclasses.replace(attention, q=q)
+    layers = (dataclasses.replace(first, attention=attention), *model.layers[1:])
+    return dataclasses.replace(model, layers=layers, rotary=tuple(tables))
 
 
 def layer(
@@ -182,7 +230,7 @@ def layer(
     With a position bias where the hardware takes one of so many heads; in every second program the
     second ATTEND is without. With `WINDOWS` where the hardware takes some, and where it takes gates
     with a third layer, whose gate is the first. With rotary positions where it takes two tables of
-    so many pairs.
+    so many pairs; several heads have even sizes then.
 
     short
         Only q, k, v and the second ATTEND.
@@ -192,11 +240,16 @@ def layer(
         Other fields of steps, by the step's name.
     """
     rng = np.random.default_rng(number)
-    model = random_model(SHAPES[number % len(SHAPES)], number)
+    shape = SHAPES[number % len(SHAPES)]
+    if config.rotary_pairs and shape.heads > 1 and shape.head_size > 1:
+        shape = dataclasses.replace(shape, head_size=shape.head_size + 1)
+    model = random_model(shape, number)
     if model.shape.heads <= config.bias_heads:
         model = positioned(np.random.default_rng(number), model)
     if model.shape.head_size <= config.rotary_pairs and model.shape.head_size % 2 == 0:
         model = turned(np.random.default_rng(number), model)
+        if number % 2 == 0:
+            model = _halfway(model, number)
     of_one = NO_FLAGS if model.position_bias is None else Flag.BIAS
     of_two = NO_FLAGS if number % 2 else of_one
     windows: list[Window | None] = [None, None]
@@ -247,10 +300,12 @@ def layer(
         "destination": k,
     }
     hidden_step = whole[of_hidden]
-    products = []
-    if config.gated:
-        step = whole["layer.0.ffn.hidden"]
-        products = [dataclasses.replace(step, name=PRODUCT, flags=step.flags | flags)]
+    elsewhere = bank_address(banks[number % len(banks)])
+    of_layers = [  # two that wait for the table at once, and a product
+        dataclasses.replace(hidden_step, name=HIDDEN),
+        _placed(hidden_step, AGAIN, elsewhere),
+        *([_placed(whole["layer.0.ffn.hidden"], PRODUCT, elsewhere)] if config.gated else []),
+    ]
     begin = [
         step for step in alone.steps if step.opcode in (Opcode.HEADER, Opcode.BIAS, Opcode.ROTARY)
     ]
@@ -263,11 +318,7 @@ def layer(
     steps = [
         *begin,
         dataclasses.replace(whole[f"{of_hidden}.table"], name=f"{HIDDEN}.table"),
-        *(
-            dataclasses.replace(hidden_step, name=name, flags=hidden_step.flags | flags)
-            for name in (HIDDEN, AGAIN)  # two that wait for the table at once
-        ),
-        *products,
+        *(dataclasses.replace(step, flags=step.flags | flags) for step in of_layers),
         _placed(whole["layer.0.q"], f"{ONE}.q", q),
         _placed(whole["layer.0.k"], f"{ONE}.k", k),
         _placed(whole["layer.0.v"], f"{ONE}.v", v),
@@ -281,7 +332,7 @@ def layer(
             whole["head.0"], name=AFTER, flags=Flag.BANK | Flag.TABLE | flags, values=narrow
         )
         # Behind layers that look up in the table before.
-        early = len(begin) + 3 + len(products) if number % 2 else len(steps)
+        early = len(begin) + 1 + len(of_layers) if number % 2 else len(steps)
         steps.insert(early, dataclasses.replace(whole["head.0.table"], name=f"{AFTER}.table"))
         steps.append(head)
     if short:

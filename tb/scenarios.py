@@ -301,6 +301,9 @@ def damaged_streams(
             cut = first + n * int(rng.integers(1, most + 1)) if most else 0
             if 0 < cut < len(stream):
                 yield f"cut in the {part} of {step.name}", stream[:cut], Error.TRUNCATED
+            if first + length < len(stream):
+                end = stream[: first + length]
+                yield f"cut behind the {part} of {step.name}", end, Error.TRUNCATED
     yield "one word too long", stream + bytes(n), Error.OVERRUN
     more = bytes(rng.integers(0, 256, 9 * n, dtype=np.uint8))
     yield "nine words too long", stream + more, Error.OVERRUN
