@@ -25,18 +25,26 @@ from rtl.primitives.pipeline import register
 class Accelerator(wiring.Component):
     """Engine, normalizer and embedding unit between AXI ports; no arithmetic of its own.
 
-    An inference: write `start`; send the sequence on `tokens` (id[23:0], type[24], attend[25],
-    `last`) and the whole command stream on `model`, in any order of time; answer each `request` (a
-    row number of the flat embedding table) with that row's words on `rows`, `last` with each row's
+    An inference: write 1 to `control`; send the tokens (id[23:0], type[24], attend[25], ends[26]:
+    the last of its sequence) and the whole command stream, in any order of time; answer each
+    request (a row number of the flat embedding table) with that row's words, tlast with each row's
     last, in order; take the logits. They come after the stream's last CRC was found good. A failed
-    inference gives no logits, but an error code; see `rtl.interface.operation.Error` and `Control`.
+    inference gives no logits, but an error code in `status`.
 
     Members
     -------
     s_axi : In, AxiLite
-        Register file, `rtl.control.axi.REGISTERS`.
-    s_axis_model, s_axis_tokens, m_axis_request, s_axis_rows, m_axis_logits : AxiStream
-        Of N bytes, 32 bits, 32 bits, N bytes and 32 bits.
+        Registers.
+    s_axis_model : In, AxiStream
+        The command stream, M bytes a word.
+    s_axis_tokens : In, AxiStream
+        A token a word.
+    m_axis_request : Out, AxiStream
+        The number of a row.
+    s_axis_rows : In, AxiStream
+        The rows asked for, N bytes a word.
+    m_axis_logits : Out, AxiStream
+        An int32 a word.
     interrupt
         Enabled, and an inference has ended, good or bad, that was not acknowledged; until the next
         start at the latest.

@@ -36,12 +36,12 @@ class AcceleratorDma(wiring.Component):
 
     Each start takes one packet of tokens. A failed inference ends without waiting for it: what has
     not come is dropped as it comes, before the next inference gets a token, unless an abort is
-    written first. A start is refused while MOST_OWED such packets are to come.
+    written first. A start is refused while 255 (MOST_OWED) such packets are to come.
 
     Members
     -------
     s_axi : In, AxiLite
-        Register file: `rtl.control.axi.REGISTERS`, `rtl.dma.registers.DMA_REGISTERS`.
+        Registers, those of the memory side from 0x80 on.
     m_axi : Out, AxiRead
     interrupt, trace
         As in `Accelerator`.

@@ -27,6 +27,7 @@ examples:
   python -m rtl.generate.diagram --out build/diagram.svg
 """
 OUT = Path("docs/diagram.svg")
+CAPTION = "Parts of the accelerator, by the names of their instances, options aside"
 WIDTH, HEIGHT = 1000, 680
 
 #: Parts by their path: left, top, width, height, and what they hold. An outline has parts inside.
@@ -130,6 +131,11 @@ def diagram(config: Config) -> str:
             f"{', '.join(sorted(wrong))}: the design and the diagram differ in these parts; give "
             "each part a place in rtl/generate/diagram.py, or take its place away"
         )
+    return drawn()
+
+
+def drawn() -> str:
+    """The text of the SVG, without a look at the design."""
     body = []
     for path, (left, top, width, height, text) in PLACES.items():
         outline = any(other.startswith(f"{path}.") for other in PLACES)

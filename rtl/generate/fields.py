@@ -15,20 +15,42 @@ class Fields(FragmentTransformer, ValueTransformer, StatementTransformer):
 
     def __init__(self, whole: Sequence[Signal]) -> None:
         self._parts: SignalDict = SignalDict()
+        self._arrays: SignalDict = SignalDict()
         for signal in whole:
             has_fields = isinstance(signal._format, Format.Struct | Format.Array)
             kept = _renewed(signal, signal.name, 0, len(signal)) if has_fields else signal
             self._parts[signal] = kept
+            self._arrays[kept] = array(signal._format)
 
     def on_Signal(self, value: Signal) -> Value:
         if value not in self._parts:
-            self._parts[value] = _by_field(value)
+            found = self._by_field(value)
+            self._parts[value] = found[0] if len(found) == 1 else Cat(*found)
         return self._parts[value]
+
+    def array(self, signal: Signal) -> str:
+        """Of a signal in place of another: `array` of that field."""
+        return str(self._arrays.get(signal, ""))
 
     def signals(self, value: Any) -> list[Signal]:
         """What stands for a signal."""
         found = self.on_value(Value.cast(value))
         return [found] if isinstance(found, Signal) else list(found.parts)
+
+    def _by_field(self, signal: Signal) -> list[Signal]:
+        if not isinstance(signal._format, Format.Struct | Format.Array):
+            return [signal]
+        pieces = list(_pieces(signal.name, signal._format))
+        if sum(width for _, width, _ in pieces) != len(signal):  # those of a union overlap
+            pieces = [(signal.name, len(signal), "")]
+        found, start = [], 0
+        for name, width, what in pieces:
+            if width:
+                made = _renewed(signal, name if signal.name else "", start, width)
+                self._arrays[made] = what
+                found.append(made)
+            start += width
+        return found
 
 
 def _renewed(signal: Signal, name: str, start: int, width: int) -> Signal:
@@ -41,27 +63,33 @@ def _renewed(signal: Signal, name: str, start: int, width: int) -> Signal:
     )
 
 
-def _by_field(signal: Signal) -> Value:
-    if not isinstance(signal._format, Format.Struct | Format.Array):
-        return signal
-    pieces = list(_pieces(signal.name, signal._format))
-    if sum(width for _, width in pieces) != len(signal):  # of a union they lie on one another
-        pieces = [(signal.name, len(signal))]
-    found, start = [], 0
-    for name, width in pieces:
-        if width:
-            found.append(_renewed(signal, name if signal.name else "", start, width))
-        start += width
-    return found[0] if len(found) == 1 else Cat(*found)
+def array(what: Any) -> str:
+    """Elements and their bits, as "4 x 16 bits, signed"; empty where there are no two elements.
+
+    An array of arrays has several factors, the outermost first.
+    """
+    lengths = []
+    while isinstance(what, Format.Array) and what._fields:
+        lengths += [len(what._fields)] if len(what._fields) > 1 else []
+        what = what._fields[0]
+    if not lengths:
+        return ""
+    if isinstance(what, Format):
+        (value,) = (chunk[0] for chunk in what._chunks if not isinstance(chunk, str))
+    else:
+        value = what._value
+    lengths.append(len(value))
+    sign = ", signed" if value.shape().signed else ""
+    return f"{' x '.join(map(str, lengths))} bits{sign}"
 
 
-def _pieces(name: str, what: Any) -> Iterator[tuple[str, int]]:
-    """Name and width of each field, low bits first; arrays stay whole."""
+def _pieces(name: str, what: Any) -> Iterator[tuple[str, int, str]]:
+    """Name and width of each field, low bits first, and its `array`; arrays stay whole."""
     if isinstance(what, Format.Struct):
         for key, below in what._fields.items():
             yield from _pieces(f"{name}__{key}", below)
     elif isinstance(what, Format):
         (value,) = (chunk[0] for chunk in what._chunks if not isinstance(chunk, str))
-        yield name, len(value)
+        yield name, len(value), ""
     else:
-        yield name, len(what._value)
+        yield name, len(what._value), array(what)

@@ -57,12 +57,15 @@ class Port:
     ----------
     bundle
         The member of the signature that it belongs to; empty for clock and resets.
+    array
+        As `fields.array` says it.
     """
 
     name: str
     is_input: bool
     bundle: str
     signal: Signal | IOPort
+    array: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +131,7 @@ def parts(
             is_input=way is PortDirection.Input,
             bundle="" if k >= len(listed) else bundles.get(v, port) if way else port,
             signal=fields.on_value(v) if isinstance(v, Signal) else v,
+            array=fields.array(fields.on_value(v)) if isinstance(v, Signal) else "",
         )
         for k, (port, v, way) in enumerate(prepared.ports)
         if len(v)
@@ -181,7 +185,7 @@ class _Writer:
         self.parts: list[Part] = []
         self.tables: dict[tuple[int, ...], Table] = {}
         self.names: set[str] = set()
-        self._known: dict[tuple[str, tuple[tuple[str, str], ...]], Part] = {}
+        self._known: dict[tuple[str, tuple[tuple[str, str, str], ...]], Part] = {}
         self._totals: dict[Fragment, tuple[SignalSet, SignalSet]] = {}
 
     def part(self, fragment: Fragment, path: tuple[str, ...], ports: Sequence[Port]) -> Part:
@@ -206,7 +210,7 @@ class _Writer:
             new.add_subfragment(self._below(below, (*path, name), around, fragment, names), name)
         design = _Design(new, ports, names, path[-1] if path else "")
         text, _ = rtlil.convert_fragment(design, name=IN_WORK, emit_src=False)
-        facts = tuple((port.name, port.bundle) for port in ports)
+        facts = tuple((port.name, port.bundle, port.array) for port in ports)
         if (text, facts) in self._known:
             return self._known[text, facts]
         name = free(_stem(self.name, path), self.names)
@@ -283,7 +287,13 @@ class _Writer:
             port = free(member, taken)
             taken.add(port)
             listed.append(
-                Port(name=port, is_input=signal not in drives, bundle=bundle, signal=signal)
+                Port(
+                    name=port,
+                    is_input=signal not in drives,
+                    bundle=bundle,
+                    signal=signal,
+                    array=self.fields.array(signal),
+                )
             )
         found = self.part(below, path, listed)
         return Instance(

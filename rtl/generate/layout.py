@@ -123,7 +123,8 @@ def _ports(part: Part, declared: Mapping[str, Sequence[str]]) -> Iterator[str]:
             yield from _comment(comment, "  ")
         way, kind, width, value = declared[port.name]
         comma = "," if number + 1 < len(part.ports) else ""
-        yield f"  {way:<6} {kind:<4} {width}{port.name}{value}{comma}"
+        note = f"  // {port.array}, element 0 lowest" if port.array else ""
+        yield f"  {way:<6} {kind:<4} {width}{port.name}{value}{comma}{note}"
 
 
 def _comment(text: str, indent: str) -> Iterator[str]:
@@ -150,6 +151,7 @@ def _bundles(component: Any) -> Iterator[tuple[str, str]]:
     described = _members(inspect.getdoc(type(component)) or "")
     for name, member in component.signature.members.items():
         names, text = described.get(name, (name, ""))
+        doc = ""
         if member.is_signature:
             bundle = member.signature
             if isinstance(bundle, wiring.FlippedSignature):
@@ -158,9 +160,8 @@ def _bundles(component: Any) -> Iterator[tuple[str, str]]:
             doc = (inspect.getdoc(kind) or "").partition("\n")[0]
             if isinstance(bundle, stream.Signature) or kind is wiring.Signature:
                 doc = ""
-            text = f"{doc} {text}".strip()
-        if text:
-            yield name, f"{names}: {text}"
+        if doc or text:
+            yield name, f"{name}: {doc} {text}".strip() if doc else f"{names}: {text}"
 
 
 def _members(doc: str) -> dict[str, tuple[str, str]]:

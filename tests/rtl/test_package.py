@@ -186,6 +186,9 @@ def test_figures_of_16_lanes_are_shown() -> None:
     plain = data_sheet(made(), Config(lanes=16), images={}, bench="b/")
     assert "| 16 | --dsp-macs 61 | 62,377 |" in plain
     with_dma = data_sheet(made(), Config(lanes=16), images={}, bench="b/", bus=Bus())
+    limits = with_dma.partition("## Limits\n")[2].partition("\n## ")[0]
+    assert "stands with their registers" in limits
+    assert "16 bytes" not in limits  # of the stream it is M
     assert "without its memory side (DMA)" in with_dma
 
 

@@ -235,7 +235,7 @@ def test_without_traces_only_they_are_gone(tmp_path: Path) -> None:
         r"^module softmax\((.*?)\);", (tmp_path / "softmax.v").read_text(), re.M | re.S
     )
     assert header is not None
-    declared = re.findall(r"^  (?:input|output) .*?(\w+)(?: = \S+)?,?$", header[1], re.M)
+    declared = re.findall(r"^  (?:input|output) .*?(\w+)(?: = \S+)?,?(?:  //.*)?$", header[1], re.M)
     assert set(declared) == set(bare)
     assert not any("trace" in file.read_text() for file in modules(tmp_path, "softmax")[1:])
 

@@ -539,6 +539,18 @@ def test_without_opensta_the_command_to_run_is_named(monkeypatch: pytest.MonkeyP
         sta.analyse(sta.Flat(), Path(), 100.0, {})
 
 
+def test_opensta_runs_without_caches_of_freed_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With them it crashed on the activities of 4 and of 8 lanes."""
+    program = tmp_path / "sta"
+    program.write_text("#!/bin/sh\necho Error: $GLIBC_TUNABLES\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sta.shutil, "which", lambda name: str(program))
+    with pytest.raises(SynthesisError, match=r"Error: glibc\.malloc\.tcache_count=0$"):
+        sta.analyse(sta.Flat(ports={"clk": ("input", [2])}), tmp_path, 100.0, {})
+
+
 @needs_cells
 @pytest.mark.parametrize("unit", quick(["activation", "reciprocal", "requantize", "rsqrt"]))
 def test_small_units_are_bit_exact_in_cells(unit: str) -> None:

@@ -143,7 +143,9 @@ def module_ports(text: str) -> list[str]:
     """The ports of the accelerator's module, as its Verilog names them."""
     head = re.search(r"^module accelerator\(\n(.*?)\n\);", text, re.MULTILINE | re.DOTALL)
     assert head is not None
-    return re.findall(r"^  (?:input|output) .*?(\w+)(?: = \S+)?,?$", head[1], re.MULTILINE)
+    return re.findall(
+        r"^  (?:input|output) .*?(\w+)(?: = \S+)?,?(?:  //.*)?$", head[1], re.MULTILINE
+    )
 
 
 def test_the_verilog_says_what_it_is(package: Path) -> None:
@@ -277,7 +279,9 @@ def test_the_package_says_each_thing_once(kind: str, tmp_path: Path) -> None:
     declared = {
         name: (way, int(high or 0) + 1)
         for way, high, name in re.findall(
-            r"^  (input|output) +(?:wire|reg) +(?:\[(\d+):0\] )?(\w+)(?: = \S+)?,?$", body, re.M
+            r"^  (input|output) +(?:wire|reg) +(?:\[(\d+):0\] )?(\w+)(?: = \S+)?,?(?:  //.*)?$",
+            body,
+            re.M,
         )
     }
     assert declared == ports
@@ -312,6 +316,11 @@ def test_the_package_says_each_thing_once(kind: str, tmp_path: Path) -> None:
     # Files: what is named is there, and nothing of the bench is left out.
     named = [*re.findall(r"\]\((\S+)\)", sheet), *re.findall(r"`(\S+/\S+\.v)`", sheet)]
     assert set(named) >= {name for name in text if name.startswith("images/")}
+    blocks = text["images/blocks.svg"]
+    assert "Block diagram" in blocks
+    assert {f">{name}</text>" for name in ("engine", "matmul", "layernorm")} <= set(
+        re.findall(r">\w+</text>", blocks)
+    )
     assert set(named) <= set(text)
     files = [
         name

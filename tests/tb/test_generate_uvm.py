@@ -145,7 +145,9 @@ def test_the_interface_has_the_ports() -> None:
     view, verilog = texts("streams")["if.sv"], design("streams").verilog
     shown = re.findall(r"input wire (?:\[(\d+):0\] )?(\w+)", view)
     top = verilog.partition("module accelerator(")[2].partition("endmodule")[0]
-    ports = re.findall(r"^  (?:input|output) +wire (?:\[(\d+):0\] )?(\w+),?$", top, re.MULTILINE)
+    ports = re.findall(
+        r"^  (?:input|output) +wire (?:\[(\d+):0\] )?(\w+),?(?:  //.*)?$", top, re.MULTILINE
+    )
     own = [(int(high or 0), name) for high, name in ports if not name.startswith("trace_")]
     assert len(own) > 40
     # Of the interface and of the probe.

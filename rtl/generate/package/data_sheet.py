@@ -260,7 +260,7 @@ LIMITS, DMA_LIMITS = (
     RULES.replace("{memory}", text)
     for text in (
         "The embedding table stays outside.",
-        "Addresses and sizes are multiples of {lanes} bytes.",
+        "Of what addresses and sizes are multiples stands with their registers.",
     )
 )
 
@@ -309,7 +309,7 @@ def data_sheet(
     Parameters
     ----------
     images
-        What each timing diagram shows, by its path from the sheet's own place.
+        What each diagram shows, by its path from the sheet's own place.
     bench
         Folder of the bench.
     bus

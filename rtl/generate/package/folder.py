@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rtl.dma.bus import Bus
-from rtl.generate import library
+from rtl.generate import diagram, library
 from rtl.generate.package import waves
 from rtl.generate.package.constraints import constraints
 from rtl.generate.package.core import core
@@ -28,6 +28,8 @@ RTL = "rtl"
 """The folder of the Verilog."""
 MEMORIES = "memories"
 """The folder of examples of other memory."""
+BLOCKS = "images/blocks.svg"
+"""The block diagram."""
 BENCH_LIST = "bench.f"
 """In every folder of a bench."""
 MHZ = 100.0
@@ -92,8 +94,11 @@ def package_files(
     module, ports = made.module, made.facts["ports"]
     clocks = {f"constraints/{name}": text for name, text in constraints(module, mhz).items()}
     around = {f"{bench_folder(module)}/{path}": text for path, text in bench.files.items()}
-    drawn = waves.shown_in(bus)
-    images = {f"images/{name}.svg": waves.DIAGRAMS[name]() for name in drawn}
+    shown = waves.shown_in(bus)
+    images = {BLOCKS: diagram.drawn()}
+    images |= {f"images/{name}.svg": waves.DIAGRAMS[name]() for name in shown}
+    captions = {BLOCKS: diagram.CAPTION}
+    captions |= {f"images/{name}.svg": waves.CAPTIONS[name] for name in shown}
     files = {
         **{f"{RTL}/{name}": text for name, text in made.files.items()},
         f"{RTL}/{module}.json": sheet_text(made),
@@ -127,7 +132,7 @@ def package_files(
     files[f"{module}.md"] = data_sheet(
         made,
         config,
-        images={f"images/{name}.svg": waves.CAPTIONS[name] for name in drawn},
+        images=captions,
         bench=f"{bench_folder(module)}/",
         bus=bus,
         mhz=mhz,
