@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from quant.calibrate import (
     DEFAULT_DATA,
-    IMAGES,
     SAMPLES,
     SPLIT,
     Calibrator,
@@ -141,7 +140,7 @@ def parser() -> Parser:
         "--calibration",
         metavar="NAME|FILE",
         help=f"texts to calibrate on: the first {SAMPLES} of the training split of a corpus, or of "
-        f"a file (default {DEFAULT_DATA}; of a model of images {IMAGES})",
+        f"a file (default {DEFAULT_DATA}; of a model of images {images.DIGITS})",
     )
     result.add_argument(
         "--part",
@@ -162,11 +161,12 @@ def ablation_command(options: argparse.Namespace) -> int:
     checkpoint = load(options.model)
     checkpoint.spec.require((CLASSIFICATION,), options.model)
     names = checkpoint.spec.labels
-    given_, usual = checkpoint.spec.given, default_data(checkpoint.spec)
-    data, observed = options.data or usual, options.calibration or usual
-    reviews = images.load(given_, data, options.split, names=names, layout=layout_of(options))
+    inputs = checkpoint.spec.inputs
+    data = options.data or default_data(checkpoint.spec)
+    observed = options.calibration or default_data(checkpoint.spec)
+    reviews = images.load(inputs, data, options.split, names=names, layout=layout_of(options))
     reviews = reviews[: options.samples]
-    calibration = images.load(given_, observed, SPLIT, names=())[:SAMPLES]
+    calibration = images.load(inputs, observed, SPLIT, names=())[:SAMPLES]
     texts = encode(reviews, checkpoint, options.tokens)
     labels = np.array([-1 if review.label is None else review.label for review in reviews])
     samples = encode(calibration, checkpoint, options.tokens)

@@ -45,6 +45,7 @@ from quant.measure.verdict import VERDICT_KEYS, judge
 from quant.model import float_model
 from quant.model.spec import (
     EMBEDDING,
+    FILES,
     LABELLED,
     MULTI_LABEL,
     QUESTION_ANSWERING,
@@ -56,6 +57,7 @@ from quant.model.spec import (
     Arrays,
     EncoderSpec,
     Floats,
+    inputs_of,
 )
 from quant.quantize import choose, decode, given, rounding
 from quant.quantize.choose import NONE
@@ -83,7 +85,6 @@ _MEASURES = {EMBEDDING: "distance of the embeddings", REGRESSION: "error in devi
 AUTO, ALL = "auto", "all"  # besides lists of remedies
 DEFAULT_DATA = "imdb"
 SENTENCES = "rotten-tomatoes"  # what an embedding is calibrated on
-IMAGES = "digits"
 SPLIT = "train"  # never the split that accuracy is measured on
 
 EXAMPLES = """\
@@ -112,9 +113,7 @@ def default_data(spec: EncoderSpec) -> str:
             "a model that answers questions needs questions with their texts: give --data FILE "
             "with the columns question and context"
         )
-    if spec.given:
-        return IMAGES
-    return SENTENCES if spec.task == EMBEDDING else DEFAULT_DATA
+    return images.usual(spec.inputs, SENTENCES if spec.task == EMBEDDING else DEFAULT_DATA)
 
 
 def encode(texts: Sequence[Review], checkpoint: Checkpoint, max_tokens: int) -> list[Tokens]:
@@ -506,7 +505,7 @@ def calibrate(
     Of remedies that ``known`` has the error of, none are tried again.
 
     A model that quant.measure.verdict finds poor is said on stderr, with what to try. One of images
-    has no table of tokens but zeros, which the rows of an image take the place of.
+    or rows has no table of tokens but zeros, which the rows of an input take the place of.
     """
     tokens, spec = tokens_of(texts), checkpoint.spec
     checkpoint, texts = given.placed(checkpoint, texts)
@@ -607,7 +606,7 @@ def _made_of(out: Path, sha256: str, model: Path, tasks: Sequence[str]) -> bool:
     if not (out / store.DESCRIPTION).is_file():
         return False
     info = store.info_of(out)
-    read = "tokenizer" in info or "front" in info
+    read = "tokenizer" in info or "front" in info or inputs_of(info) == FILES
     if info.get("checkpoint", {}).get("sha256") != sha256 or not read:
         return False
     EncoderSpec.from_json(info["spec"]).require(tasks, model)
@@ -620,7 +619,7 @@ def _ensured(checkpoint: Checkpoint, model: Path, out: Path) -> Path:
     print(f"calibrating {out} from {model}: {reason}", file=sys.stderr)
     say(checkpoint)
     data = default_data(checkpoint.spec)
-    texts = images.load(checkpoint.spec.given, data, SPLIT, names=())[:SAMPLES]
+    texts = images.load(checkpoint.spec.inputs, data, SPLIT, names=())[:SAMPLES]
     source = {"data": data, "split": SPLIT, "max_tokens": MAX_TOKENS}
     tokens = encode(texts, checkpoint, MAX_TOKENS)
     calibrate_into(out, checkpoint, tokens, Options(), source)
@@ -638,8 +637,8 @@ def parser() -> Parser:
         metavar="NAME|FILE",
         help=f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .tsv, "
         f".jsonl, .txt or .parquet file (default: {DEFAULT_DATA}; of an encoder that makes "
-        f"embeddings {SENTENCES}); of a model of images {IMAGES}, a folder, a table of files, or "
-        "a .npz",
+        f"embeddings {SENTENCES}); of a model of images {images.DIGITS}, a folder, a table of "
+        "files, or a .npz; of one of rows a folder or a table of .npy files",
     )
     result.add_argument(
         "--samples",
@@ -723,7 +722,7 @@ def calibrate_command(options: argparse.Namespace) -> int:
     say(checkpoint)
     data = options.data or default_data(checkpoint.spec)
     spec, layout = checkpoint.spec, layout_of(options)
-    reviews = images.load(spec.given, data, SPLIT, names=(), layout=layout, task=spec.task)
+    reviews = images.load(spec.inputs, data, SPLIT, names=(), layout=layout, task=spec.task)
     reviews = reviews[: options.samples]
     texts = encode(reviews, checkpoint, options.tokens)
     if len(texts) < FEW:

@@ -42,7 +42,7 @@ from quant.measure.answers import (
 from quant.model import float_model
 from quant.model.spec import LABELLED, QUESTION_ANSWERING, REGRESSION, EncoderSpec, Floats
 from quant.quantized_model import QuantizedModel
-from quant.texts.data_file import add_columns, layout_of, stream_texts
+from quant.texts.data_file import add_columns, layout_of
 
 EXAMPLES = """\
 examples:
@@ -123,7 +123,7 @@ def parser() -> Parser:
     result.add_argument(
         "text",
         nargs="?",
-        help="the text, or - to read it from standard input; of a model of images the file",
+        help="the text, or - to read it from standard input; of a model of images or rows the file",
     )
     result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
     result.add_argument(
@@ -131,7 +131,8 @@ def parser() -> Parser:
         type=Path,
         metavar="DIR|FILE",
         help="instead of a text: a .csv, .tsv, .jsonl, .txt or .parquet file of any length; for "
-        "a model with a class for every token also .conll; of images a folder, a table or a .npz",
+        "a model with a class for every token also .conll; of images a folder, a table or a .npz; "
+        "of rows a folder or a table",
     )
     result.add_argument(
         "-o",
@@ -193,8 +194,9 @@ def classify_command(options: argparse.Namespace) -> int:
 def classify_file(classifier: Classifier, options: argparse.Namespace) -> int:
     """Every text of --batch; the counts go to stderr where the lines go to standard output."""
     spec, layout = classifier.spec, layout_of(options)
-    stream = images.stream if spec.given else stream_texts
-    reviews = stream(options.batch, names=spec.labels, layout=layout, task=spec.task)
+    reviews = images.stream(
+        options.batch, inputs=spec.inputs, names=spec.labels, layout=layout, task=spec.task
+    )
     first = next(reviews, None)
     if first is None:
         raise ValueError(f"{options.batch} holds no text")

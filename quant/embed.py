@@ -24,15 +24,15 @@ from cli.progress import progress
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.calibrate import IMAGES, SENTENCES
-from quant.embedder import Embedder, add_embedder, embedder_of, reads_images
+from quant.calibrate import SENTENCES
+from quant.embedder import Embedder, add_embedder, embedder_of, inputs
 from quant.foreign.tokenizer import InputError, Tokens
 from quant.images import data as images
 from quant.measure.metrics import spearman
 from quant.measure.vectors import cosines, ndcg, nearest, of_pairs
 from quant.model.spec import TEXTS
 from quant.texts.corpora import CORPORA
-from quant.texts.data_file import Review, add_columns, layout_of, stream_texts
+from quant.texts.data_file import Review, add_columns, layout_of
 from quant.texts.rows import TextError
 
 SPLIT = "test"
@@ -251,8 +251,8 @@ def parser() -> Parser:
         nargs="?",
         metavar="NAME|FILE",
         help=f"texts: {' or '.join(CORPORA)} (its test split), or a .csv, .tsv, .jsonl, .txt or "
-        f".parquet file of any length (default: {SENTENCES}); of a model of images {IMAGES} (the "
-        "default), a folder, a table of files or a .npz",
+        f".parquet file of any length (default: {SENTENCES}); of a model of images {images.DIGITS} "
+        "(the default), a folder, a table of files or a .npz; of one of rows a folder or a table",
     )
     result.add_argument(
         "-o",
@@ -290,13 +290,12 @@ def check_arguments(options: argparse.Namespace) -> None:
         raise ValueError(f"--out {out} is the file that is read: name another one")
 
 
-def texts(options: argparse.Namespace, given: bool) -> Iterator[Review]:
-    """Those that the options name, or images; ValueError where there is none."""
+def texts(options: argparse.Namespace, read: str) -> Iterator[Review]:
+    """The inputs of this kind that the options name; ValueError where there is none."""
     layout = layout_of(options)
-    if not given and options.data in CORPORA:
+    if read == TEXTS and options.data in CORPORA:
         return iter(CORPORA[options.data](SPLIT))
-    stream = images.stream if given else stream_texts
-    reviews = stream(options.data, names=(), layout=layout)
+    reviews = images.stream(options.data, inputs=read, names=(), layout=layout)
     first = next(reviews, None)
     if first is None:
         raise ValueError(f"{options.data} holds no text")
@@ -307,9 +306,9 @@ def texts(options: argparse.Namespace, given: bool) -> Iterator[Review]:
 
 def embed_command(options: argparse.Namespace) -> int:
     check_arguments(options)
-    given = reads_images(options)
-    options.data = options.data or (IMAGES if given else SENTENCES)
-    reviews = texts(options, given)
+    read = inputs(options)
+    options.data = options.data or images.usual(read, SENTENCES)
+    reviews = texts(options, read)
     quantized, embedder = embedder_of(options)
     shown = iter(progress(reviews, "embedding"))
     with writing(options.out, embedder.spec.outputs) as write:

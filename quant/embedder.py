@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from golden import fast, store
 from quant.calibrate import MAX_TOKENS, default_out, ensure
-from quant.foreign import hub
-from quant.foreign.checkpoint import Checkpoint, takes_images
+from quant.foreign import checkpoint, hub
+from quant.foreign.checkpoint import Checkpoint
 from quant.foreign.tokenizer import Tokens
 from quant.measure.vectors import unit
 from quant.model import float_model
-from quant.model.spec import EMBEDDING, is_given
+from quant.model.spec import EMBEDDING, TEXTS, inputs_of
 from quant.quantize import given
 from quant.quantized_model import QuantizedModel
 
@@ -76,11 +76,11 @@ def add_embedder(parser: Parser) -> None:
     add_tokens(parser, MAX_TOKENS)
 
 
-def reads_images(options: argparse.Namespace) -> bool:
-    """Whether the model that the options name does, before it is calibrated or loaded."""
+def inputs(options: argparse.Namespace) -> str:
+    """What the model that the options name reads, before it is calibrated or loaded."""
     if options.quantized is not None:
-        return is_given(store.info_of(options.quantized))
-    return options.model is not None and takes_images(hub.local(options.model))
+        return inputs_of(store.info_of(options.quantized))
+    return TEXTS if options.model is None else checkpoint.inputs_of(hub.local(options.model))
 
 
 def embedder_of(options: argparse.Namespace) -> tuple[Path, Embedder]:

@@ -22,7 +22,7 @@ from cli.workers import each
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.calibrate import DEFAULT_DATA, IMAGES, MAX_TOKENS, default_data, ensure
+from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, default_data, ensure
 from quant.classify import Classifier
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL
@@ -145,7 +145,7 @@ def labelled_texts(
     spec, layout = classifier.spec, layout_of(options)
     options.data = options.data or default_data(spec)
     reviews = images.load(
-        spec.given, options.data, options.split, names=spec.labels, layout=layout, task=spec.task
+        spec.inputs, options.data, options.split, names=spec.labels, layout=layout, task=spec.task
     )[: options.samples]
     texts = [classifier.tokens(r.content, r.pair, max_tokens=options.tokens) for r in reviews]
     if spec.task == TOKEN_CLASSIFICATION:
@@ -169,8 +169,9 @@ def add_text_options(parser: Parser, samples: int | None, keys: Keys) -> None:
         "--data",
         metavar="NAME|FILE",
         help=f"texts: {' or '.join(CORPORA)}, or a .csv, .tsv, .jsonl, .txt or "
-        f".parquet file (default: {DEFAULT_DATA}); of a model of images {IMAGES} (the default), a "
-        "folder, a table of files or a .npz",
+        f".parquet file (default: {DEFAULT_DATA}); of a model of images {images.DIGITS} (the "
+        "default), a folder, a table of files or a .npz; of one of rows a folder or a table of "
+        ".npy files",
     )
     parser.add_argument(
         "--samples",

@@ -285,7 +285,7 @@ def inspect_command(options: argparse.Namespace) -> int:
     if options.texts:
         layout = layout_of(options)
         data = options.data or default_data(spec)
-        texts = images.load(spec.given, data, SPLIT, names=(), layout=layout, task=spec.task)[
+        texts = images.load(spec.inputs, data, SPLIT, names=(), layout=layout, task=spec.task)[
             : options.texts
         ]
         encoded = encode(texts, checkpoint, tokens)
@@ -317,13 +317,14 @@ def parts(checkpoint: Checkpoint) -> dict[str, int]:
     """The parameters by part: embedding, layer, head; what layers share counts once.
 
     Tables of rotary positions are none, nor are zeros in the place of other positions or of the
-    beta of an RMSNorm.
+    beta of an RMSNorm, or of rows that come in files.
     """
     spec, found = checkpoint.spec, dict[str, int]()
     distinct = {id(array): (name, array) for name, array in checkpoint.arrays.items()}
     for name, array in distinct.values():
         part, size = name.split(".")[0], array.size
         absent = name == "embedding.position" or (spec.rms_norm and name.endswith(".beta"))
+        absent |= spec.rows and name == "embedding.token"
         if part == "rotary" or (absent and not array.any()):
             continue
         if name == BIAS:  # differences of one bucket share a column
@@ -355,6 +356,8 @@ def description(checkpoint: Checkpoint) -> str:
 
 
 def _tokens(spec: EncoderSpec) -> str:
+    if spec.rows:
+        return f"up to {spec.max_tokens} tokens, whose rows come in files"
     if spec.given:
         return f"{spec.max_tokens} tokens an image, whose rows the host computes"
     return f"up to {spec.max_tokens} tokens of {spec.vocabulary:,}, {spec.types} segment types"
@@ -372,7 +375,9 @@ def _bias(spec: EncoderSpec) -> str:
 
 
 def _input(checkpoint: Checkpoint) -> str:
-    """How texts or images become tokens."""
+    """How texts, images or files become tokens."""
+    if checkpoint.spec.rows:
+        return f"files of rows, .npy with float32 [L, {checkpoint.spec.hidden}]"
     resolved = checkpoint.resolved
     if resolved is None:
         return str(checkpoint.front)
@@ -389,7 +394,7 @@ def _outputs(checkpoint: Checkpoint) -> str:
     spec = checkpoint.spec
     pooled = _POOLED[spec.pooling]
     if spec.task == EMBEDDING:
-        told = spec.pooling == "last" or (checkpoint.directory / MODULES).is_file()
+        told = spec.pooling == "last" or spec.rows or (checkpoint.directory / MODULES).is_file()
         return f"embedding of {spec.outputs}: {pooled}{'' if told else f', as without {MODULES}'}"
     head = [*spec.head_activations, "none"]
     if spec.function != IDENTITY:

@@ -56,7 +56,7 @@ class QuantizedModel:
         except ValueError as error:
             raise ValueError(f"{quantized / store.DESCRIPTION}: {error}") from None
         spec.require(cls.TASKS, quantized)
-        its, checkpoint = reader.of_quantized(quantized, info), None
+        its, checkpoint = reader.of_quantized(quantized, info, spec), None
         if floats and (model or Path(directory).is_dir()):
             if fingerprint(model or directory) == sha256:
                 task = info["checkpoint"].get("task")
@@ -79,8 +79,8 @@ class QuantizedModel:
     ) -> Tokens:
         """Of a text or its words; of a model with a class for every token with where they begin.
 
-        Of a model of images those of one, its path or the pixels; `placed` gives the model with
-        their rows.
+        Of a model of images those of one, its path or the pixels; of one of rows those of a file.
+        `placed` gives the model with their rows.
         """
         return encode(self.spec, self.reader, text, pair, max_tokens)
 

@@ -26,7 +26,7 @@ from cli.workers import each
 import numpy as np
 
 from golden import fast as golden_fast
-from quant.calibrate import DEFAULT_DATA, IMAGES
+from quant.calibrate import DEFAULT_DATA
 from quant.evaluate import classes_of_tokens
 from quant.images import data as images
 from quant.measure.answers import held, span, texts_of
@@ -143,9 +143,9 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
         As the parts it uses.
     """
     spec, layout = quantized.spec, layout_of(options)
-    options.data = options.data or (IMAGES if spec.given else DEFAULT_DATA)
+    options.data = options.data or images.usual(spec.inputs, DEFAULT_DATA)
     texts = images.load(
-        spec.given, options.data, SPLIT, names=spec.labels, layout=layout, task=spec.task
+        spec.inputs, options.data, SPLIT, names=spec.labels, layout=layout, task=spec.task
     )[: options.texts]
     quantized, sequences = quantized.placed(
         [quantized.tokens(text.content, text.pair, max_tokens=options.tokens) for text in texts]
@@ -347,7 +347,7 @@ def parser() -> Parser:
         metavar="NAME|FILE",
         help="imdb, rotten-tomatoes, or a .csv, .tsv, .jsonl, .txt or .parquet file (default: "
         "imdb, its test split); of a model of images digits (the default), a folder, a table of "
-        "files or a .npz",
+        "files or a .npz; of one of rows a folder or a table of .npy files",
     )
     add_memory_options(result)
     add_stream_ahead(result)

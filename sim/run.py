@@ -20,7 +20,7 @@ from cli.machine import BUILD
 from cli.options import Parser, add_json, add_lanes, add_tokens
 
 from golden import store
-from quant.calibrate import IMAGES, default_out
+from quant.calibrate import default_out
 from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.images import data as images
 from quant.model.spec import EncoderSpec
@@ -76,14 +76,15 @@ OTHER_KEYS = {
 
 
 def input_of(spec: EncoderSpec, text: str | None, pair: str | None = None) -> Review:
-    """What the user gave, a text or an image's file.
+    """What the user gave, a text or a file.
 
     By default the first review of the test split that fills 128 tokens, or its first image.
     """
     if text is not None:
         return Review(text, None, pair)
     if spec.given:
-        image = next(images.stream(IMAGES, "test", names=()))
+        data = images.usual(spec.inputs, "")
+        image = next(images.stream(data, "test", inputs=spec.inputs, names=()))
         return replace(image, pair=pair)
     review = next(review for review in imdb("test") if len(review.text.split()) >= TOKENS)
     return replace(review, pair=pair)
@@ -96,8 +97,8 @@ def parser() -> Parser:
         "--review",
         dest="review",
         metavar="TEXT",
-        help="of a model of images the file of one (default: a review of the test split, or an "
-        "image of it)",
+        help="of a model of images or rows the file of one (default: a review of the test split, "
+        "or an image of it)",
     )
     result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
     result.add_argument("--unit", default=WHOLE, help=f"default: {WHOLE}, the whole model")
@@ -149,7 +150,7 @@ def _run(options: argparse.Namespace) -> int:
     config = fitting_model(
         quantized.model, options.lanes, len(text.tokens.ids), **lanes_of(options)
     )
-    kind = "image" if quantized.spec.given else "text"
+    kind = quantized.spec.inputs[:-1]
     print(f"{kind:8}{shown[:300]}{'...' if len(shown) > 300 else ''}")
     if options.pair is not None:
         print(f"pair    {' '.join(options.pair.split())[:300]}")

@@ -16,9 +16,9 @@ import numpy as np
 
 from golden import store
 from golden.model import Model
-from quant.calibrate import DEFAULT_DATA, IMAGES
+from quant.calibrate import DEFAULT_DATA
 from quant.images import data as images
-from quant.model.spec import EncoderSpec, is_given
+from quant.model.spec import TEXTS, EncoderSpec, inputs_of
 from quant.quantized_model import QuantizedModel
 from quant.texts.data_file import Review
 from sim.options import add_model_options, quantized_of
@@ -59,8 +59,8 @@ def sequences_of(
 
 def samples(spec: EncoderSpec, count: int) -> list[Review]:
     """`count` reviews of IMDB, or images where the model takes these, evenly spaced."""
-    data = IMAGES if spec.given else DEFAULT_DATA
-    found = images.load(spec.given, data, "test", names=())
+    data = images.usual(spec.inputs, DEFAULT_DATA)
+    found = images.load(spec.inputs, data, "test", names=())
     if not 1 <= count <= len(found):
         raise ValueError(f"--samples {count}: it must lie in 1..{len(found)}")
     return [found[i * len(found) // count] for i in range(count)]
@@ -79,7 +79,7 @@ def _parser() -> Parser:
     source.add_argument(
         "--text",
         action="append",
-        help="a text, or the file of an image; may be given several times",
+        help="a text, or the file of an image or of rows; may be given several times",
     )
     source.add_argument(
         "--samples",
@@ -117,10 +117,10 @@ def _command(options: argparse.Namespace) -> None:
     directory = quantized_of(options)
     if options.ids:
         model, info = store.load(directory)
-        if is_given(info):
+        if (read := inputs_of(info)) != TEXTS:
             raise ValueError(
-                f"--ids: {directory} is a model of images, whose ids are the numbers of their "
-                "rows: give an image with --text"
+                f"--ids: {directory} is a model of {read}, whose ids are the numbers of their "
+                f"rows: give one of these {read} with --text"
             )
         sequences = from_file(options.ids)
     else:

@@ -50,7 +50,7 @@ from quant.model.spec import (
     EncoderSpec,
 )
 from quant.quantized_model import QuantizedModel
-from quant.texts.data_file import Review, add_columns, layout_of, stream_texts
+from quant.texts.data_file import Review, add_columns, layout_of
 from rtl.compile.image import HEADER, image_bytes
 from rtl.compile.program import compile_model, image_of
 
@@ -166,7 +166,8 @@ def _parser() -> Parser:
         "--data",
         type=Path,
         metavar="DIR|FILE",
-        help="a .csv, .tsv, .jsonl, .txt or .parquet file; of images also a folder or a .npz",
+        help="a .csv, .tsv, .jsonl, .txt or .parquet file; of images also a folder or a .npz, of "
+        "rows a folder",
     )
     result.add_argument(
         "--one-by-one",
@@ -198,8 +199,8 @@ def _run(options: argparse.Namespace) -> int:
     texts = Texts.load(options.quantized, None, floats=False)
     if texts.spec.given and options.load:
         raise ValueError(
-            f"--load {options.load}: {options.quantized} is a model of images, whose rows are "
-            "part of what is loaded: leave --load away"
+            f"--load {options.load}: {options.quantized} is a model of {texts.spec.inputs}, whose "
+            "rows are part of what is loaded: leave --load away"
         )
     model, named = identity_of(texts.model), f"--quantized {options.quantized}"
     data = b""
@@ -215,8 +216,10 @@ def _run(options: argparse.Namespace) -> int:
         reviews = [Review(options.text, None, options.pair)]
     else:
         spec, layout = texts.spec, layout_of(options)
-        stream = images.stream if spec.given else stream_texts
-        reviews = list(stream(options.data, names=spec.labels, layout=layout, task=spec.task))
+        read = images.stream(
+            options.data, inputs=spec.inputs, names=spec.labels, layout=layout, task=spec.task
+        )
+        reviews = list(read)
         if not reviews:
             raise ValueError(f"{options.data} holds no text")
     with link_of(options) as link:

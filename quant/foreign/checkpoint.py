@@ -2,7 +2,8 @@
 
 Weights come from safetensors only: a pickle (pytorch_model.bin) can run code when it is loaded, so
 it is refused. Half precision and bfloat16 are widened to float32, which is exact. A checkpoint of
-images has a front end (quant.foreign.vision) where one of texts has a tokenizer.
+images has a front end (quant.foreign.vision) where one of texts has a tokenizer; one of rows has
+neither.
 """
 
 import hashlib
@@ -27,8 +28,11 @@ from quant.foreign.tokenizer import TextTokenizer
 from quant.images.front import Front
 from quant.model import position_bias
 from quant.model.spec import (
+    FILES,
+    IMAGES,
     QUESTION_ANSWERING,
     TEXT_SIDE,
+    TEXTS,
     Arrays,
     CheckpointError,
     EncoderSpec,
@@ -51,7 +55,8 @@ _PIECE = 1 << 20  # bytes of a file that are hashed at a time
 class Checkpoint:
     """An encoder as loaded: its spec, its float32 arrays, where they came from and their hash.
 
-    resolved: its tokenizer; front: in its place, the front end of a model of images. asked: the
+    resolved: its tokenizer; front: in its place, the front end of a model of images. One of rows
+    has neither. asked: the
     task that was asked for, None for its own. notes: what was taken otherwise than a reader might
     expect, a sentence each.
     """
@@ -74,9 +79,12 @@ def fingerprint(directory: str | Path) -> str:
     return _fingerprint(_layout(Path(directory)))
 
 
-def takes_images(directory: Path) -> bool:
-    """Whether a checkpoint reads images, by its config alone; CheckpointError as load."""
-    return options.read(_layout(directory).encoder / options.CONFIG)["model_type"] in options.IMAGES
+def inputs_of(directory: Path) -> str:
+    """What a checkpoint reads, as EncoderSpec.inputs, by its config alone; errors as load."""
+    config = options.read(_layout(directory).encoder / options.CONFIG)
+    if config.get("rows") is True:
+        return FILES
+    return IMAGES if config["model_type"] in options.IMAGES else TEXTS
 
 
 def load(
@@ -108,7 +116,7 @@ def load(
         raise CheckpointError(f"{directory}: {error}") from None
     except ValueError as error:
         raise CheckpointError(f"{config_file}: {error}") from None
-    if front is not None:
+    if front is not None or spec.rows:
         found, said = _fingerprint(layout), (*layout.notes, *notes)
         return Checkpoint(spec, arrays, directory, found, None, task, said, front)
     if resolved is None:

@@ -55,7 +55,7 @@ _MODERN = ("global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"
 _TRANSFORMER = (
     *("norm_first", "final_norm", "embedding_norm", "scale_embedding", "pooling", "sinusoids"),
     *("position_bias", "relative_attention_num_buckets", "relative_attention_max_distance"),
-    *("window", "rope_theta", "gated", "rms_norm", "num_key_value_heads"),
+    *("window", "rope_theta", "gated", "rms_norm", "num_key_value_heads", "rows"),
     *(name for name in _BERT if name != "type_vocab_size"),
 )
 _IMAGE = (
@@ -448,12 +448,16 @@ _SOME_KEYS = "layer.0.attention: keys that are chosen by more than their distanc
 _PATCHES = "embedding: it reads patches of an image beside a text, or of a film"
 _RECONSTRUCTS = "embedding: it drops patches at random, and its decoder paints what is missing"
 _WINDOWS = "layer.0: its layers differ in size, or attend to windows, or are convolutions"
-_SOUND = "embedding: it reads sound, and only tokens of a text are supported"
+_SOUND = (
+    "embedding: it reads sound by convolutions, which nothing here computes: run them yourself, "
+    "and its layers as a bert2rtl-transformer with rows (Sound, and other front ends, in "
+    "docs/models.md)"
+)
 _PLACES = "embedding: it adds the places of words on a page, which the embedding has no table for"
 _PRE_NORM = "final.norm: its layers have the norm before each half, in a layout without a loader"
 
 REFUSED: dict[str, str] = {
-    **dict.fromkeys(("deberta", "deberta-v2", "xlnet", "nezha"), _RELATIVE),
+    **dict.fromkeys(("deberta", "deberta-v2", "xlnet", "nezha", "wavlm"), _RELATIVE),
     **dict.fromkeys(("esmc", "neomme"), f"layer.0.q: {QK_NORM}"),
     "dinat": "layer.0.attention: windows of patches with gaps between them (dilation)",
     **dict.fromkeys(("t5", "mt5", "umt5", "longt5"), _RMS),
@@ -478,7 +482,7 @@ REFUSED: dict[str, str] = {
         "embedding: each image has another number "
         "of patches and positions of its own; those of one size have the model_type 'siglip'",
     ),
-    **dict.fromkeys(("wav2vec2", "hubert", "whisper", "wavlm", "sew"), _SOUND),
+    **dict.fromkeys(("wav2vec2", "hubert", "whisper", "sew"), _SOUND),
     **dict.fromkeys(("layoutlm", "layoutlmv2", "layoutlmv3", "lilt", "markuplm"), _PLACES),
     **dict.fromkeys(("roberta-prelayernorm", "megatron-bert", "xlm-roberta-xl"), _PRE_NORM),
     "funnel": "layer.0: its sequences get shorter from layer to layer",

@@ -247,7 +247,7 @@ def _factorised(tensors: Tensors, name: str, arrays: Arrays, size: int, hidden: 
     return found
 
 
-def fused(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
+def fused(config: Config, tensors: Tensors, task: str | None = None) -> tuple[EncoderSpec, Arrays]:
     """The layout of train.heartbert: fused QKV, no pooler, one linear layer on the first token."""
     arrays = {
         "embedding.token": tensors.take("embeddings.word.weight"),
@@ -296,8 +296,9 @@ def load(config: Config, tensors: Tensors, layout: Layout, task: str | None) -> 
     """The encoder and its head, by the config's model_type; task as in `heads.choose`."""
     family = config["model_type"]
     if family in OWN:
-        spec, arrays = OWN[family](config, tensors)
-        asked = task or layout.task or spec.task
+        asked = task or layout.task
+        spec, arrays = OWN[family](config, tensors, asked)
+        asked = asked or spec.task
         if asked != spec.task:
             raise CheckpointError(f"a {family} of the task {spec.task} cannot be asked for {asked}")
         return spec, arrays, []

@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from quant.foreign.sentence import Layout
-from quant.foreign.tensors import Config, Tensors, activation, answers_of, labels_of
+from quant.foreign.tensors import Config, Tensors, activation, answers_of, identity, labels_of
 from quant.model.spec import (
     CLASSIFICATION,
     EMBEDDING,
@@ -277,11 +275,7 @@ def take(
         fields = {"labels": (), "task": EMBEDDING, "pooling": layout.pooling}
         if head.layers:
             return arrays, fields | {"width": len(arrays["head.0.weight"])}
-        arrays = {
-            "head.0.weight": np.eye(width, dtype=np.float32),
-            "head.0.bias": np.zeros(width, np.float32),
-        }
-        return arrays, fields
+        return identity(width), fields
     last = arrays[f"head.{len(head.layers) - 1}.weight"]
     fields = {"head_activations": head.activations}
     if head.norm:

@@ -282,3 +282,11 @@ def task_of(config: Config, classifier: Floats) -> str:
 def answers_of(config: Config, classifier: Floats) -> dict[str, Any]:
     """The fields `labels` and `task` of the EncoderSpec whose last layer is this classifier."""
     return {"labels": labels_of(config, classifier), "task": task_of(config, classifier)}
+
+
+def identity(width: int) -> Arrays:
+    """The head of an embedding of so many channels, which gives what it reads."""
+    return {
+        "head.0.weight": np.eye(width, dtype=np.float32),
+        "head.0.bias": np.zeros(width, np.float32),
+    }

@@ -5,7 +5,7 @@ A quantized model's folder holds the whole tokenizer as the checkpoint's own lib
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -53,7 +53,7 @@ class Tokens:
     for, has the words of the text itself, and ``begins`` the token with which each begins, -1 for a
     word that was cut or that no token stands for. ``context`` has, of a question's text, for each
     of its tokens the token's place and the characters [first, last) of ``pair``, the text.
-    ``picture`` is the image that it stands for, and ``front`` what makes rows of it (quant.images)
+    ``picture`` is the image that it stands for, and ``made`` gives the rows of an image or a file
     as long as these are not part of a table (quant.quantize.given).
     """
 
@@ -66,15 +66,13 @@ class Tokens:
     context: tuple[tuple[int, int, int], ...] = ()
     pair: str = ""
     picture: Picture | None = None
-    front: Any = None
+    made: Callable[[], NDArray[np.float32]] | None = None
 
     @property
     def rows(self) -> NDArray[np.float32] | None:
-        """Of an image, what stands in place of the token table [L, H], made anew by each call."""
-        if self.front is None or self.picture is None:
-            return None
-        made: NDArray[np.float32] = self.front.rows_of(self.picture.pixels)
-        return made
+        """Of an image or a file, what stands in place of the token table [L, H], made anew by each
+        call."""
+        return None if self.made is None else self.made()
 
     @property
     def kept(self) -> NDArray[np.intp]:

@@ -3,7 +3,8 @@
 Token embeddings, fixed sinusoidal positions, a bias of the scores by relative positions or both,
 layers with the norms before or after each branch, the mean of the tokens, the first one or each
 into one linear classifier. Layers may also have rotary positions, a gate in the feed-forward
-network, RMSNorms, and fewer heads of K and V than of Q. The fields of the config and the names of
+network, RMSNorms, and fewer heads of K and V than of Q. A front end of the user's may give the rows
+in place of the embeddings. The fields of the config and the names of
 the tensors, which are those of PyTorch's own state dict, are in docs/models.md.
 """
 
@@ -21,12 +22,14 @@ from quant.foreign.tensors import (
     answers_of,
     boolean,
     head_size,
+    identity,
     integer,
     number,
 )
 from quant.model.position_bias import BIAS, alibi
 from quant.model.rotary import neighbours, shared, tables
 from quant.model.spec import (
+    EMBEDDING,
     TOKEN_CLASSIFICATION,
     Arrays,
     CheckpointError,
@@ -55,24 +58,26 @@ def sinusoids(positions: int, hidden: int) -> Floats:
     return table.astype(np.float32)
 
 
-def transformer(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
-    """The layout of train.transformer: one linear layer on the mean of the tokens, one, or each."""
+def transformer(
+    config: Config, tensors: Tensors, task: str | None = None
+) -> tuple[EncoderSpec, Arrays]:
+    """The layout of train.transformer: one linear layer on the mean of the tokens, one, or each.
+
+    task: of an encoder of rows EMBEDDING leaves that layer out.
+    """
     pre, embedding_norm = boolean(config, "norm_first"), boolean(config, "embedding_norm")
     _check_norms(pre, embedding_norm, boolean(config, "final_norm"))
-    words = tensors.table("embedding.weight")
-    if boolean(config, "scale_embedding"):
-        words = words * np.float32(sqrt(words.shape[1]))
+    rows = "rows" in config and boolean(config, "rows")
+    hidden, heads = integer(config, "hidden_size"), integer(config, "num_attention_heads")
     positions = integer(config, "max_position_embeddings")
     if not 1 <= positions <= TOKENS_MAX:
         raise CheckpointError(
             f"config.json: max_position_embeddings is {positions}: it must be from 1 to "
             f"{TOKENS_MAX}, the longest sequence that an accelerator takes"
         )
-    table = sinusoids(positions, words.shape[1])
-    if "sinusoids" in config and not boolean(config, "sinusoids"):
-        table = np.zeros_like(table)
-    arrays = {"embedding.token": words, "embedding.position": table}
-    hidden, heads = integer(config, "hidden_size"), integer(config, "num_attention_heads")
+    arrays = (
+        _of_rows(config, tensors, positions) if rows else _embedding(config, tensors, positions)
+    )
     rms, gated = (name in config and boolean(config, name) for name in ("rms_norm", "gated"))
     if rms and hidden > RMS_HIDDEN_MAX:
         raise CheckpointError(
@@ -98,10 +103,15 @@ def transformer(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         arrays |= tensors.norm(f"{source}.norm2", f"{target}.norm2", not rms)
     if pre:
         arrays |= tensors.norm("encoder.norm", "final.norm", not rms)
-    arrays |= tensors.linear("classifier", "head.0")
     pooling: Any = config.get("pooling")
-    answers = answers_of(config, arrays["head.0.weight"])
-    if pooling == "none":
+    if rows and task == EMBEDDING:
+        tensors.drop("classifier.")
+        arrays |= identity(hidden)
+        answers: dict[str, Any] = {"task": EMBEDDING, "labels": ()}
+    else:
+        arrays |= tensors.linear("classifier", "head.0")
+        answers = answers_of(config, arrays["head.0.weight"])
+    if pooling == "none" and answers["task"] != EMBEDDING:
         answers["task"] = TOKEN_CLASSIFICATION
     spec = EncoderSpec(
         layers=layers,
@@ -109,7 +119,7 @@ def transformer(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         heads=heads,
         head_size=size,
         ffn=integer(config, "intermediate_size"),
-        vocabulary=integer(config, "vocab_size"),
+        vocabulary=positions if rows else integer(config, "vocab_size"),
         positions=positions,
         norm="pre" if pre else "post",
         embedding_norm=embedding_norm,
@@ -122,6 +132,8 @@ def transformer(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         kv_heads=0 if groups == heads else groups,
         gated=gated,
         rms_norm=rms,
+        given=rows,
+        rows=rows,
         **answers,
     )
     arrays |= bias | angles
@@ -132,6 +144,28 @@ def transformer(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         if spec.kv_heads:
             arrays = shared(arrays, f"layer.{i}", heads, groups)
     return spec, arrays
+
+
+def _embedding(config: Config, tensors: Tensors, positions: int) -> Arrays:
+    words = tensors.table("embedding.weight")
+    if boolean(config, "scale_embedding"):
+        words = words * np.float32(sqrt(words.shape[1]))
+    table = sinusoids(positions, words.shape[1])
+    if "sinusoids" in config and not boolean(config, "sinusoids"):
+        table = np.zeros_like(table)
+    return {"embedding.token": words, "embedding.position": table}
+
+
+def _of_rows(config: Config, tensors: Tensors, positions: int) -> Arrays:
+    """Zeros, which rows take the place of; they have all of an embedding in them."""
+    for name in ("vocab_size", "scale_embedding", "sinusoids"):
+        if config.get(name) not in (None, False):
+            raise CheckpointError(
+                f"config.json: {name} is {config[name]!r} and rows true: the rows are those of "
+                f"your front end, which does all of that: leave {name} out"
+            )
+    zeros = np.zeros((positions, tensors.width("encoder.layers.0.norm1.weight")), np.float32)
+    return {"embedding.token": zeros, "embedding.position": zeros.copy()}
 
 
 def _groups(config: Config, heads: int) -> int:

@@ -1,25 +1,32 @@
-"""Images with their labels: a folder, a table with a column of files, or arrays.
+"""Images, or files of rows, with their labels: a folder, a table with a column of files, or arrays.
 
 - A folder has one folder a class, called like it, as torchvision and `datasets` have them, or only
-  images, which have no labels.
+  images, which have no labels. Of rows these are .npy files.
 - A table (.csv, .tsv, .jsonl, .parquet) names a file in each row, from the table's own folder on;
   a .txt is one name a line. A .parquet may hold the images themselves, as `datasets` writes them.
 - A .npz has `images`, uint8 [n, h, w] or [n, h, w, channels], and with labels `labels`: [n], or
-  [n, C] for the C outputs of a model of several labels (0 and 1) or of numbers.
-- An image itself is one without a label.
+  [n, C] for the C outputs of a model of several labels (0 and 1) or of numbers. Rows have none.
+- An image or a .npy file itself is one without a label.
 
 Labels are read as those of texts are (quant.texts.data_label).
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from quant.images.corpora import CORPORA
+from quant.images.corpora import CORPORA, Images
 from quant.images.files import SUFFIXES, stored
-from quant.model.spec import CLASSIFICATION, MULTI_LABEL
+from quant.model.spec import (
+    CLASSIFICATION,
+    FILES,
+    IMAGES,
+    MULTI_LABEL,
+    TEXTS,
+    TOKEN_CLASSIFICATION,
+)
 from quant.texts import corpora as texts
 from quant.texts import parquet
 from quant.texts.data_file import TEXT_COLUMNS, Layout, Review, stream_texts
@@ -29,14 +36,43 @@ from quant.texts.rows import TextError
 COLUMNS = ("image", "image_path", "file_name", "file", "path", *TEXT_COLUMNS)
 TABLES = (".csv", ".tsv", ".jsonl", ".txt", *parquet.SUFFIXES)
 ARRAYS = ".npz"
-
+DIGITS = "digits"
 
 NAMED = (*texts.CORPORA, *CORPORA)
 """Of texts and of images."""
 
 
+def usual(inputs: str, of_texts: str) -> str:
+    """The corpus that a command takes for a model of these inputs where it is told none.
+
+    TextError for rows, which only a front end of the user's makes.
+    """
+    if inputs == FILES:
+        raise TextError(
+            "the rows of this model are those of a front end of yours, and none are at hand: name "
+            ".npy files of rows, as docs/models.md says"
+        )
+    return DIGITS if inputs == IMAGES else of_texts
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What there is of an input: one of its files, how these end; corpora, arrays of several."""
+
+    one: str
+    suffixes: tuple[str, ...]
+    corpora: Mapping[str, Callable[[str], Images]]
+    arrays: bool
+
+
+_KINDS = {
+    IMAGES: _Kind("image", SUFFIXES, CORPORA, arrays=True),
+    FILES: _Kind(".npy file", (".npy",), {}, arrays=False),
+}
+
+
 def load(
-    given: bool,
+    inputs: str,
     source: str,
     split: str,
     *,
@@ -44,53 +80,64 @@ def load(
     layout: Layout | None = None,
     task: str = CLASSIFICATION,
 ) -> list[Review]:
-    """The images of a model that takes these, else the texts, as quant.texts.corpora has them."""
-    if not given:
+    """What `stream` gives, as a list; of texts a named corpus, too (quant.texts.corpora)."""
+    if inputs == TEXTS:
         return texts.load_texts(source, split, names=names, layout=layout, task=task)
-    return list(stream(source, split, names=names, layout=layout, task=task))
+    return list(stream(source, split, inputs=inputs, names=names, layout=layout, task=task))
 
 
 def stream(
     source: str | Path,
     split: str = "test",
     *,
+    inputs: str = IMAGES,
     names: Sequence[str] | None = None,
     layout: Layout | None = None,
     task: str = CLASSIFICATION,
 ) -> Iterator[Review]:
-    """The images of ``source``: of a corpus by its name (then ``split`` counts), or of a path.
+    """The inputs of ``source``: of a corpus by its name (then ``split`` counts), or of a path.
 
-    names, layout and task are those of `quant.texts.data_file.read_texts`. Each is a Review whose
-    text says which image it is. Raises TextError naming the file for what cannot be read.
+    inputs: as EncoderSpec.inputs; texts are those of a file. names, layout and task are those of
+    `quant.texts.data_file.read_texts`. Each image or file is a Review whose text says which it is;
+    a class for every row has no tags. Raises TextError naming the file for what cannot be read.
     """
     path, layout = Path(source), layout or Layout()
-    if str(source) in CORPORA:
-        images, labels = CORPORA[str(source)](split)
+    if inputs == TEXTS:
+        yield from stream_texts(path, names=names, layout=layout, task=task)
+        return
+    kind = _KINDS[inputs]
+    if task == TOKEN_CLASSIFICATION:
+        names, task = (), CLASSIFICATION
+    if str(source) in kind.corpora:
+        images, labels = kind.corpora[str(source)](split)
         for place, (image, label) in enumerate(zip(images, labels, strict=True), 1):
             yield Review(f"{source} {split} {place}", int(label), image=image)
     elif path.is_dir():
-        yield from _folder(path, names, layout, task)
+        yield from _folder(kind, path, names, layout, task)
     elif path.suffix.lower() in TABLES:
-        defaults = replace(layout, texts=COLUMNS, stored=stored)
+        defaults = replace(layout, texts=COLUMNS, stored=stored if kind.arrays else None)
         for review in stream_texts(path, names=names, layout=defaults, task=task):
             inside = review.image is not None
             yield review if inside else replace(review, text=str(path.parent / review.text))
-    elif path.suffix.lower() == ARRAYS:
+    elif kind.arrays and path.suffix.lower() == ARRAYS:
         yield from _arrays(path, names, layout, task)
     elif path.is_file():
         yield Review(str(path), None)
     else:
+        arrays = f"a {ARRAYS} file with `images` and `labels`, " if kind.arrays else ""
         raise TextError(
-            f"no images at {str(source)!r}: give one of {', '.join(CORPORA)}, a folder with a "
-            f"folder of images for each class, a {', '.join(TABLES)} file that names images, a "
-            f"{ARRAYS} file with `images` and `labels`, or an image"
+            f"no {inputs} at {str(source)!r}: give {''.join(f'{x}, ' for x in kind.corpora)}"
+            f"a folder with a folder of {inputs} for each class, a {', '.join(TABLES)} file that "
+            f"names {inputs}, {arrays}or a single {kind.one}"
         )
 
 
-def _folder(path: Path, names: Sequence[str] | None, layout: Layout, task: str) -> Iterator[Review]:
+def _folder(
+    kind: _Kind, path: Path, names: Sequence[str] | None, layout: Layout, task: str
+) -> Iterator[Review]:
     folders = sorted(one for one in path.iterdir() if one.is_dir() and one.name[0] != ".")
     if not folders or names == () or task != CLASSIFICATION:
-        for file in _images(path):
+        for file in _files(kind, path):
             yield Review(str(file), None)
         return
     of_folders = sorted(folder.name for folder in folders) if names is None else names
@@ -101,18 +148,18 @@ def _folder(path: Path, names: Sequence[str] | None, layout: Layout, task: str) 
             label = labels.index(folder.name)
         except ValueError as error:
             raise TextError(f"{folder}: its name {error}") from None
-        for file in _images(folder):
+        for file in _files(kind, folder):
             yield Review(str(file), label)
 
 
-def _images(path: Path) -> list[Path]:
+def _files(kind: _Kind, path: Path) -> list[Path]:
     files = [
         file
         for file in sorted(path.rglob("*"))
-        if file.suffix.lower() in SUFFIXES and file.name[0] != "."
+        if file.suffix.lower() in kind.suffixes and file.name[0] != "."
     ]
     if not files:
-        raise TextError(f"{path} holds no image: {', '.join(SUFFIXES)} are read")
+        raise TextError(f"{path} holds no {kind.one}: {', '.join(kind.suffixes)} are read")
     return files
 
 

@@ -1,10 +1,10 @@
-"""One image from a file, as 8-bit pixels that stand upright.
+"""One image from a file, as 8-bit pixels that stand upright, or the rows of a front end.
 
 PNG, JPEG, GIF, BMP and WebP are read by Pillow, as transformers' image processors see them: grey
 stays grey, all else becomes RGB, an orientation in EXIF is followed, and of several frames the
 first counts. What these processors would lose silently is refused: transparency, which one of them
 drops and another puts onto white, and grey of more than 8 bits, which Pillow clips. A .npy file has
-the pixels themselves.
+the pixels themselves. Rows are those of a .npy file.
 """
 
 import warnings
@@ -38,20 +38,51 @@ def read(path: str | Path) -> NDArray[np.uint8]:
     """
     path = Path(path)
     try:
-        found = path.stat()
-        if S_ISDIR(found.st_mode):
-            raise InputError(f"{path} is a folder: give an image in it")
-        if not S_ISREG(found.st_mode):  # a pipe would be waited for
-            raise InputError(f"{path} is no file: {_ALLOWED}")
-        if not found.st_size:
-            raise InputError(f"{path} is empty: {_ALLOWED}")
-        with path.open("rb") as file:
-            array = file.read(len(_ARRAY)) == _ARRAY
+        array = _is_array(path, "an image", _ALLOWED)
         return _pixels(path, path) if array else _picture(path, path)
     except OSError as error:
         if error.strerror is None:  # of Pillow, about the content
             raise _broken(path, error) from None
         raise InputError(f"cannot read {path}: {error.strerror}") from None
+
+
+def read_rows(path: Path, hidden: int, most: int) -> NDArray[np.float32]:
+    """The rows [L, hidden] of a .npy file of floats, L from 1 to ``most``.
+
+    Raises InputError naming the file, what is wrong with it and what is allowed.
+    """
+    allowed = f"it must be a .npy file of finite float32 [L, {hidden}], L from 1 to {most:,}"
+    try:
+        if not _is_array(path, "a .npy file", allowed):
+            raise InputError(f"{path} is no .npy file: {allowed}")
+        rows = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    except InputError:
+        raise
+    except (ValueError, EOFError, SyntaxError, MemoryError) as error:
+        raise _broken(path, error, allowed) from None
+    shaped = rows.ndim == 2 and rows.shape[1] == hidden and 0 < len(rows) <= most
+    if rows.dtype.kind != "f" or not shaped:
+        raise InputError(f"{_array(rows, path)}: {allowed}")
+    with np.errstate(over="ignore"):
+        found = rows.astype(np.float32)
+    if wrong := int((~np.isfinite(found)).sum()):
+        raise InputError(f"{path} has {wrong:,} values that are not finite in float32: {allowed}")
+    return found
+
+
+def _is_array(path: Path, wanted: str, allowed: str) -> bool:
+    """Whether a file is one of NumPy's; InputError for what is no file, or empty."""
+    found = path.stat()
+    if S_ISDIR(found.st_mode):
+        raise InputError(f"{path} is a folder: give {wanted} in it")
+    if not S_ISREG(found.st_mode):  # a pipe would be waited for
+        raise InputError(f"{path} is no file: {allowed}")
+    if not found.st_size:
+        raise InputError(f"{path} is empty: {allowed}")
+    with path.open("rb") as file:
+        return file.read(len(_ARRAY)) == _ARRAY
 
 
 def stored(value: object, name: str) -> NDArray[np.uint8] | str:
@@ -88,9 +119,13 @@ def check(image: Any, name: object) -> NDArray[np.uint8]:
 
 def _shape(image: Any, name: object) -> str:
     return (
-        f"{name} is an array of {image.dtype} [{', '.join(map(str, image.shape))}]: it must be "
-        "uint8 [height, width], [height, width, 1] or [height, width, 3]"
+        f"{_array(image, name)}: it must be uint8 [height, width], [height, width, 1] or [height, "
+        "width, 3]"
     )
+
+
+def _array(array: Any, name: object) -> str:
+    return f"{name} is an array of {array.dtype} [{', '.join(map(str, array.shape))}]"
 
 
 def _pixels(file: Path | BytesIO, name: object) -> NDArray[np.uint8]:
@@ -140,6 +175,6 @@ def _upright(opened: Image.Image, name: object) -> NDArray[np.uint8]:
     return np.asarray(image.convert("L" if grey else "RGB"))
 
 
-def _broken(name: object, error: BaseException) -> InputError:
+def _broken(name: object, error: BaseException, allowed: str = _ALLOWED) -> InputError:
     said = (" ".join(str(error).split()) or type(error).__name__)[:200].rstrip(".")
-    return InputError(f"{name} is damaged or cut off ({said}): {_ALLOWED}")
+    return InputError(f"{name} is damaged or cut off ({said}): {allowed}")

@@ -70,8 +70,8 @@ LABELLED = (CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION)
 EVERY_TOKEN = (QUESTION_ANSWERING, TOKEN_CLASSIFICATION)
 """Tasks with outputs for every token."""
 
-TEXTS = "texts"
-"""What a model reads that has a table of tokens."""
+TEXTS, IMAGES, FILES = "texts", "images", "files"
+"""What a model reads: texts with a table of tokens, images, or files of rows."""
 
 FUNCTIONS = IDENTITY, SIGMOID = ("identity", "sigmoid")
 """What the numbers of a regression go through on the host."""
@@ -102,6 +102,7 @@ SPEC_KEYS = {
     "spec.layers, .hidden, .heads, .head_size, .ffn": "layers, heads and widths of the encoder",
     "spec.vocabulary, .positions, .types": "rows of the embedding tables",
     "spec.given": "rows that a host computed take the place of the token table",
+    "spec.rows": "these come from a front end of the user's, in files",
     "spec.position_offset": "row of the first token in the position table",
     "spec.embedding_size": "channels of a factorised embedding; 0: none",
     "spec.position_bias": "scores have a bias by the difference of two positions",
@@ -153,9 +154,10 @@ class EncoderSpec:
     of the position table. embedding_size: channels of a factorised embedding, 0 where there is no
     projection. position_bias: scores have a bias for each head and difference of two positions
     (quant.model.position_bias). given: rows that a host computed take the place of the token table,
-    and ids are their numbers (quant.quantize.given); every input has as many as the table of
-    positions, which is zero. No two labels are one name. Raises ValueError naming the field, its
-    value and what is allowed.
+    and ids are their numbers (quant.quantize.given); the table of positions is zero. Every image
+    has as many rows as that. rows: they are those of a front end that the user has, as many as it
+    makes of an input. No two labels are one name. Raises ValueError naming the field, its value and
+    what is allowed.
     """
 
     layers: int
@@ -178,6 +180,7 @@ class EncoderSpec:
     embedding_size: int = 0
     function: str = IDENTITY
     given: bool = False
+    rows: bool = False
     position_bias: bool = False
     windows: Windows = ()
     end: int | None = None
@@ -230,6 +233,8 @@ class EncoderSpec:
                 f"and embedding_size {self.embedding_size}: rows that are given have everything in "
                 "them, so these must be 0"
             )
+        if self.rows and not self.given:
+            raise ValueError("rows is True and given False: rows of a front end are given")
         if self.embedding_size and self.norm == "pre":
             raise ValueError(
                 f"embedding_size is {self.embedding_size} and norm 'pre': a projection reads the "
@@ -338,7 +343,7 @@ class EncoderSpec:
     @property
     def inputs(self) -> str:
         """What it reads, as commands call several of them."""
-        return "images" if self.given else TEXTS
+        return _inputs(self.given, self.rows)
 
     @property
     def max_tokens(self) -> int:
@@ -436,12 +441,20 @@ def _listed(value: Any) -> Any:
     return list(map(_listed, value)) if isinstance(value, tuple) else value
 
 
+def inputs_of(info: Mapping[str, Any]) -> str:
+    """What a quantized model reads, by its description, as EncoderSpec.inputs."""
+    spec = info.get("spec")
+    found = spec if isinstance(spec, dict) else {}
+    return _inputs(found.get("given") is True, found.get("rows") is True)
+
+
 def is_given(info: Mapping[str, Any]) -> bool:
     """Whether a quantized model's rows come with each input, by its description."""
-    match info:
-        case {"spec": {"given": True}}:
-            return True
-    return False
+    return inputs_of(info) != TEXTS
+
+
+def _inputs(given: bool, rows: bool) -> str:
+    return FILES if rows else IMAGES if given else TEXTS
 
 
 def check_arrays(spec: EncoderSpec, arrays: Mapping[str, Floats]) -> None:

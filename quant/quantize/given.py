@@ -1,6 +1,6 @@
-"""Rows that a host computed in place of a table of tokens: those of images.
+"""Rows that a host computed in place of a table of tokens: those of images, or of files.
 
-A model with rows of its own input has no table. What an image becomes, a row a token, is put where
+A model with rows of its own input has no table. What an input becomes, a row a token, is put where
 the token rows are, and the ids are the numbers of these rows; the table of positions is zero. So
 several inputs share a table that has the rows of all of them, and everything behind it (golden, the
 stream, the Verilog) reads rows by their numbers, as it does of a text.
@@ -29,7 +29,7 @@ def gathered(texts: Sequence[Tokens]) -> tuple[Floats | None, list[Tokens]]:
     found, first = [], 0
     for text in texts:
         ids = first + np.arange(len(text.ids), dtype=np.int32)
-        found.append(replace(text, ids=ids, front=None))
+        found.append(replace(text, ids=ids, made=None))
         first += len(ids)
     return np.concatenate(parts), found
 

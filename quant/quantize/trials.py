@@ -68,8 +68,8 @@ def _key(checkpoint: Checkpoint, texts: Sequence[Tokens], options: Options) -> s
     digest.update(json.dumps(facts, sort_keys=True).encode())
     for text in texts:
         digest.update(f" {len(text.ids)} ".encode() + text.ids.tobytes() + text.types.tobytes())
-        if text.picture is not None:
-            digest.update(text.picture.pixels.tobytes())
+        if (rows := text.rows) is not None:
+            digest.update(rows.tobytes())
     return digest.hexdigest()
 
 

@@ -246,7 +246,7 @@ def _hold(stream: bytes, path: Path, config: Config) -> None:
 def _input(
     options: argparse.Namespace, model: Model, info: dict[str, Any], most: int
 ) -> tuple[Model, Tokens | None, tuple[str, ...]]:
-    """The model with the rows that --text brings where it is an image, its tokens, the labels.
+    """The model with the rows that --text brings where it is a file, its tokens, the labels.
 
     Raises
     ------
@@ -254,13 +254,13 @@ def _input(
         The model takes no text, or not this one.
     """
     # The packages of quant are needed here alone.
-    from quant.model.spec import is_given
+    from quant.model.spec import TEXTS, inputs_of
 
     if options.text is None:
-        if is_given(info):
+        if (read := inputs_of(info)) != TEXTS:
             print(
-                "note: rows come with each image: those of the tokens are zeros here; --text IMAGE "
-                "puts an image's there",
+                f"note: rows come with each {read[:-1]}: those of the tokens are zeros here; "
+                "--text FILE puts those of one there",
                 file=sys.stderr,
                 flush=True,
             )

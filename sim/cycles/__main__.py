@@ -18,7 +18,7 @@ import numpy as np
 
 from golden.model import Model, Window
 from golden.store import load
-from quant.calibrate import DEFAULT_DATA, IMAGES
+from quant.calibrate import DEFAULT_DATA
 from quant.images import data as images
 from rtl.compile.fit import fitting_model
 from rtl.compile.program import Program, compile_model, embedding_table
@@ -403,8 +403,8 @@ def _batches(options: argparse.Namespace) -> None:
     """Texts a second."""
     directory, quantized = model_of(options)
     spec = quantized.spec
-    data = options.data or (IMAGES if spec.given else DEFAULT_DATA)
-    texts = images.load(spec.given, data, "test", names=(), task=spec.task)
+    data = options.data or images.usual(spec.inputs, DEFAULT_DATA)
+    texts = images.load(spec.inputs, data, "test", names=(), task=spec.task)
     texts = texts[: options.texts or TEXTS]
     if not texts:
         raise ValueError(f"{data} holds no text: nothing would be counted")

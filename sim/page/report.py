@@ -172,6 +172,7 @@ def run_page(text: Reference, played: Verified, figures: Mapping[str, Any]) -> s
         heads=values.heads(text),
         all_heads=text.quantized.model.shape.layers * text.quantized.model.shape.heads,
         words=text.tokens.words[: values.WORDS],
+        read=text.quantized.spec.inputs[:-1],
         picture_of=values.picture(text),
         pooling=text.quantized.model.shape.pooling,
     )

@@ -76,7 +76,7 @@ def module(words: int, activation: str, *, pre: bool, final: bool, embedding: bo
 def export(model: Any, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Path:
     """The lines of docs/models.md, as they stand there, run in ``folder``; the checkpoint."""
     text = (ROOT / "docs" / "models.md").read_text()
-    (lines,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    lines = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
     monkeypatch.chdir(folder)
     exec(lines, {"model": model})
     return folder / "my-model"

@@ -475,6 +475,19 @@ def test_other_heads(
     assert head == f"{', '.join(said)}   from {first['tokens']} tokens"
 
 
+def without_table(folder: Path, info: dict[str, Any], **fields: Any) -> None:
+    """A quantized model of 5 tokens whose rows are given, with a spec of these fields."""
+    spec = replace(SPEC, given=True, vocabulary=5, positions=5, types=0, **fields)
+    shape = replace(SHAPE, vocabulary=5, positions=5, types=0)
+    model = random_model(shape, seed=6)
+    blank = {name: np.zeros((5, 10), np.int8) for name in ("token", "token_low")}
+    blank |= {name: np.zeros((1, 5, 10), np.int8) for name in ("position", "position_low")}
+    factors = {"token_factor": 255, "position_factor": 1}
+    model = replace(model, embedding=replace(model.embedding, **blank, **factors))
+    formats = {"logits": {"scale": SCALE}, "embedding.token": {"scale": 0.001}}
+    save(model, folder, info | {"spec": spec.to_json(), "tensors": formats})
+
+
 def test_images_bring_their_rows(make_board: Make, command: Make, tmp_path: Path) -> None:
     """They are loaded with the model, all at once; the board says of them what golden does."""
     folder, out, file = tmp_path / "model", tmp_path / "answers.json", tmp_path / "images.npz"
@@ -486,17 +499,8 @@ def test_images_bring_their_rows(make_board: Make, command: Make, tmp_path: Path
         for name, size in (("projection", (10, 1, 2, 2)), ("offsets", (4, 10)), ("before", (1, 10)))
     }
     front = Front(steps=Steps(scale=1 / 255), height=4, width=4, names=("[CLS]",), **weights)
-    spec = replace(SPEC, given=True, vocabulary=5, positions=5, types=0)
-    shape = replace(SHAPE, vocabulary=5, positions=5, types=0)
-    model = random_model(shape, seed=6)
-    blank = {name: np.zeros((5, 10), np.int8) for name in ("token", "token_low")}
-    blank |= {name: np.zeros((1, 5, 10), np.int8) for name in ("position", "position_low")}
-    factors = {"token_factor": 255, "position_factor": 1}
-    model = replace(model, embedding=replace(model.embedding, **blank, **factors))
-    formats = {"logits": {"scale": SCALE}, "embedding.token": {"scale": 0.001}}
-    info = {"spec": spec.to_json(), "tensors": formats, "front": front.facts}
     front.save(folder)
-    save(model, folder, info)
+    without_table(folder, {"front": front.facts})
 
     classifier = Classifier.load(folder, None, floats=False)
     its, texts = classifier.placed([classifier.tokens(image) for image in pixels])
@@ -514,6 +518,28 @@ def test_images_bring_their_rows(make_board: Make, command: Make, tmp_path: Path
     code, _, error = command(boards.host.classify, "a.png", "--load", str(file), *options)
     assert code == 2
     assert error.endswith("leave --load away")
+
+
+def test_files_bring_their_rows(make_board: Make, command: Make, tmp_path: Path) -> None:
+    """Of lengths of their own, with the class that the folder says."""
+    folder, out, source = tmp_path / "model", tmp_path / "answers.json", tmp_path / "rows"
+    files = [source / label / "1.npy" for label in LABELS]
+    for length, file in enumerate(files, 2):
+        file.parent.mkdir(parents=True)
+        np.save(file, np.random.default_rng(length).normal(size=(length, 10)))
+    without_table(folder, {}, rows=True)
+    classifier = Classifier.load(folder, None, floats=False)
+    texts = [classifier.tokens(str(file)) for file in sorted(files)]
+    its, numbered = classifier.placed(texts)
+    right = [run(its.model, one.ids).tolist() for one in numbered]
+    assert len({tuple(logits) for logits in right}) == len(LABELS)
+    make_board(runs=lambda words: run(its.model, [one[0] for one in words]).tolist())
+    options = ["--quantized", str(folder), "--json", str(out)]
+    code, _, error = command(boards.host.classify, "--data", str(source), *options)
+    assert (code, error) == (0, f"classifying: {len(LABELS)} texts")
+    found = json.loads(out.read_text())["answers"]
+    assert [one["tokens"] for one in found] == [len(text.ids) for text in texts]
+    assert [list(one["integer_logits"].values()) for one in found] == right
 
 
 def test_a_class_for_every_token(make_board: Make, command: Make, tmp_path: Path) -> None:
