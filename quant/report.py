@@ -50,6 +50,7 @@ examples:
 """
 
 HEADS_DRAWN = 4
+TOKENS_DRAWN = 40
 NORMS_DRAWN = 6
 HISTOGRAMS_DRAWN = 12
 
@@ -102,11 +103,15 @@ def attention_maps(classifier: Classifier, tokens: Tokens) -> str:
     which = f"The {HEADS_DRAWN} of {len(heads)} heads that differ most"
     if len(heads) <= HEADS_DRAWN:
         which = f"All {len(heads)} heads, the one that differs most first"
+    words = tokens.words[:TOKENS_DRAWN]
+    if len(words) < len(tokens.words):
+        which += f", of {len(tokens.words)} tokens the first {TOKENS_DRAWN}"
     parts = [f"<p>{which}. Rows are queries, columns are keys; dark is a large weight.</p>"]
     for largest, i, head, exact, found in heads[:HEADS_DRAWN]:
         pair = []
         for kind, values in (("float", exact), ("integer", found)):
-            chart = charts.heat_map(values, tokens.words, tokens.words, f"layer {i} {kind}")
+            shown = values[:TOKENS_DRAWN, :TOKENS_DRAWN]
+            chart = charts.heat_map(shown, words, words, f"layer {i} {kind}")
             pair.append(figure(chart, kind))
         parts.append(
             f"<h3>Layer {i}, head {head}: weights differ by {largest:.4f} at most</h3>"
@@ -305,7 +310,9 @@ def report_command(options: argparse.Namespace) -> int:
     name = classifier.require_checkpoint().directory.resolve().name
     out = options.out or BUILD / f"report-{name}.html"
     check_written(out, "FILE")
-    sentence = classifier.tokens(options.sentence, max_tokens=min(40, options.tokens))
+    whole = classifier.spec.given  # an image, or a file of rows, cannot be cut
+    most = options.tokens if whole else min(TOKENS_DRAWN, options.tokens)
+    sentence = classifier.tokens(options.sentence, max_tokens=most)
     texts, labels = labelled_texts(options, classifier)
     result = evaluate(classifier, texts, labels)
     assert isinstance(result, Evaluation)

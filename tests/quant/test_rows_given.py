@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from boards.host import classify as board
 from golden import encoder, store
-from quant import ablation, calibrate, classify, evaluate, inspect
+from quant import ablation, calibrate, classify, evaluate, inspect, report
 from quant import embed as embedding
 from quant.classify import Classifier
 from quant.foreign import config as options
@@ -258,6 +258,17 @@ def test_other_commands_take_files(
     assert not any(full.rows[5 * full.row_bytes :])
     cut = [*common, "--text", str(file), "--unit", "layernorm", "--out", str(tmp_path / "cut")]
     assert vectors.main(cut) == 0
+
+
+def test_a_report_draws_the_first_rows_of_a_file(
+    quantized: Path, folder: Path, file: Path, source: Path, tmp_path: Path, monkeypatch
+) -> None:
+    page = tmp_path / "page.html"
+    given = ["--data", str(source), "--sentence", str(file)]
+    common = ["--model", str(folder), "--quantized", str(quantized), "--out", str(page)]
+    monkeypatch.setattr(report, "TOKENS_DRAWN", 3)
+    assert report.main([*common, *given]) == 0
+    assert "of 5 tokens the first 3" in page.read_text()
 
 
 @pytest.mark.thorough
