@@ -33,7 +33,7 @@ WHOLE = {
 TEXTS = (
     *("albert", "bert", "camembert", "clip_text_model", "distilbert", "electra", "mpnet"),
     *("esm", "eurobert", "gte", "jina_embeddings_v3", "modernbert", "nomic_bert", "roberta"),
-    *("xlm-roberta", *OWN),
+    *("t5", "mt5", "xlm-roberta", *OWN),
 )
 FAMILIES = (*TEXTS, *WHOLE, *IMAGES)
 
@@ -119,6 +119,17 @@ FOLLOWED: dict[str, tuple[str, ...]] = {
     "roberta": _ROBERTA,
     "siglip": _SIDES,
     "siglip_vision_model": (*_IMAGE, "intermediate_size", "vision_use_head"),
+    **dict.fromkeys(
+        ("t5", "mt5"),
+        (
+            *("vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "num_heads"),
+            *("relative_attention_num_buckets", "relative_attention_max_distance"),
+            *("feed_forward_proj", "is_gated_act", "dense_act_fn", "layer_norm_epsilon"),
+            # of the decoder beside the encoder, of training, and what its class does not read
+            *("is_encoder_decoder", "num_decoder_layers", "scale_decoder_outputs", "n_positions"),
+            "dropout_rate",
+        ),
+    ),
     "vit": _VIT,
     "xlm-roberta": _ROBERTA,
 }
@@ -437,10 +448,7 @@ _PLANE = (
     "layer.0.scores: a bias by rows and columns of patches, of each layer its own, where scores "
     "have one by the distance of tokens that all layers share"
 )
-_RMS = (
-    "layer.0.norm1: RMSNorm, gated feed-forwards and relative positions in a layout without a "
-    "loader"
-)
+_OF_EACH = "layer.0.scores: a bias of each layer's own, where all layers share one"
 _ROTARY = "layer.0.q: rotary positions in a layout without a loader"
 _CAUSAL = "layer.0: a decoder, whose head predicts the next word, in a layout without a loader"
 _PADDED = "embedding: every text is padded to one length, and the padding is read as words are"
@@ -460,14 +468,16 @@ REFUSED: dict[str, str] = {
     **dict.fromkeys(("deberta", "deberta-v2", "xlnet", "nezha", "wavlm"), _RELATIVE),
     **dict.fromkeys(("esmc", "neomme"), f"layer.0.q: {QK_NORM}"),
     "dinat": "layer.0.attention: windows of patches with gaps between them (dilation)",
-    **dict.fromkeys(("t5", "mt5", "umt5", "longt5"), _RMS),
+    "umt5": _OF_EACH,
     "roformer": _ROTARY,
     "modernvbert": _ROTARY,
     **dict.fromkeys(("gpt2", "gpt_neo", "gpt_neox", "llama", "mistral", "opt", "qwen2"), _CAUSAL),
     **dict.fromkeys(("qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "phi3"), _CAUSAL),
     **dict.fromkeys(("bert-generation", "bart", "mbart", "marian", "xglm", "bloom"), _CAUSAL),
     "siglip_text_model": _PADDED,
-    **dict.fromkeys(("longformer", "big_bird", "led", "nystromformer", "yoso", "mra"), _SOME_KEYS),
+    **dict.fromkeys(
+        ("longformer", "big_bird", "led", "longt5", "nystromformer", "yoso", "mra"), _SOME_KEYS
+    ),
     "reformer": _SOME_KEYS,
     **dict.fromkeys(("beit", "data2vec-vision"), _PLANE),
     **dict.fromkeys(("dinov3_vit", "eomt_dinov3", "aimv2", "aimv2_vision_model"), _ROTARY),

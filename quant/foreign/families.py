@@ -5,6 +5,7 @@ stands behind the encoder is a head (quant.foreign.heads). What is left the load
 """
 
 from collections.abc import Callable
+from math import sqrt
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from quant.foreign.tensors import (
     clip_layers,
     head_size,
     integer,
+    number,
 )
 from quant.foreign.transformer import transformer
 from quant.model.spec import Arrays, CheckpointError, EncoderSpec
@@ -37,6 +39,8 @@ LEGACY_END = 2
 MPNET_PADDING = 1
 MPNET_BUCKETS, MPNET_FURTHEST = 32, 128
 """In MPNet's code, whatever config.json says."""
+
+T5_POSITIONS = 512
 
 
 def _embeddings(tensors: Tensors, source: str, types: bool = True) -> Arrays:
@@ -272,6 +276,84 @@ def fused(config: Config, tensors: Tensors, task: str | None = None) -> tuple[En
     return EncoderSpec(**bert_fields(config), **answers), arrays
 
 
+def t5(config: Config, tensors: Tensors, prefix: str) -> Encoder:
+    """Raffel et al., 2020, and T5 1.1 and mT5, whose feed-forward is gated: the encoder alone.
+
+    Pre-norm RMSNorms, no biases, and scores q k^T with a bias of their own, which are not divided
+    by sqrt(d): Q takes that factor. A head may have any number of channels. There are no positions
+    but the bias's: T5_POSITIONS is the length that it was trained on.
+    """
+    gated, function = _t5_feed_forward(config)
+    hidden, size = integer(config, "d_model"), integer(config, "d_kv")
+    fields: dict[str, Any] = {
+        "layers": integer(config, "num_layers"),
+        "hidden": hidden,
+        "heads": integer(config, "num_heads"),
+        "head_size": size,
+        "ffn": integer(config, "d_ff"),
+        "vocabulary": integer(config, "vocab_size"),
+        "positions": T5_POSITIONS,
+        "types": 0,
+        "activation": activation({"dense_act_fn": function}, "dense_act_fn"),
+        "epsilon": number(config, "layer_norm_epsilon"),
+        "norm": "pre",
+        "embedding_norm": False,
+        "gated": gated,
+        "rms_norm": True,
+        "position_bias": True,
+    }
+    names = [f"{prefix}{name}" for name in ("shared.weight", "encoder.embed_tokens.weight")]
+    name = next((name for name in names if name in tensors), names[0])
+    arrays = {
+        "embedding.token": tensors.take(name),
+        "embedding.position": np.zeros((T5_POSITIONS, hidden), np.float32),
+    }
+    tensors.drop(*names)  # one table by two names
+    arrays |= tensors.position_bias(
+        f"{prefix}encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+        integer(config, "relative_attention_num_buckets"),
+        integer(config, "relative_attention_max_distance"),
+        T5_POSITIONS,
+    )
+    parts = (("wi_0", "gate"), ("wi_1", "up")) if gated else (("wi", "up"),)
+    for i in range(fields["layers"]):
+        source, target = f"{prefix}encoder.block.{i}.layer", f"layer.{i}"
+        for key in "qkvo":
+            layer = f"{source}.0.SelfAttention.{key}"
+            arrays |= tensors.linear(layer, f"{target}.{key}", bias=False)
+        arrays[f"{target}.q.weight"] = arrays[f"{target}.q.weight"] * np.float32(sqrt(size))
+        for part, ours in (*parts, ("wo", "down")):
+            layer = f"{source}.1.DenseReluDense.{part}"
+            arrays |= tensors.linear(layer, f"{target}.ffn.{ours}", bias=False)
+        for place, norm in ((0, "norm1"), (1, "norm2")):
+            arrays |= tensors.norm(f"{source}.{place}.layer_norm", f"{target}.{norm}", bias=False)
+    arrays |= tensors.norm(f"{prefix}encoder.final_layer_norm", "final.norm", bias=False)
+    return arrays, fields
+
+
+def _t5_feed_forward(config: Config) -> tuple[bool, str]:
+    """Whether it is gated, and its activation, by feed_forward_proj; what else says so must agree.
+
+    "gated-gelu" is GELU's tanh form, as transformers has it.
+    """
+    said = config.get("feed_forward_proj")
+    kind, _, function = said.rpartition("-") if isinstance(said, str) else ("?", "", "")
+    if kind not in ("", "gated"):
+        raise CheckpointError(
+            f"config.json: feed_forward_proj is {said!r}: it must be an activation, or gated- and "
+            "an activation, as in gated-gelu"
+        )
+    gated = kind == "gated"
+    function = "gelu_new" if said == "gated-gelu" else function
+    for name, wanted in (("is_gated_act", gated), ("dense_act_fn", function)):
+        if config.get(name) not in (None, wanted):
+            raise CheckpointError(
+                f"config.json: {name} is {config[name]!r}: it must be {wanted!r}, by the "
+                f"feed_forward_proj {said!r}"
+            )
+    return gated, function
+
+
 ENCODERS: dict[str, Callable[[Config, Tensors, str], Encoder]] = {
     "albert": albert,
     "bert": bert,
@@ -285,8 +367,10 @@ ENCODERS: dict[str, Callable[[Config, Tensors, str], Encoder]] = {
     "jina_embeddings_v3": rotary.jina,
     "modernbert": rotary.modernbert,
     "mpnet": mpnet,
+    "mt5": t5,
     "nomic_bert": rotary.nomic,
     "roberta": roberta,
+    "t5": t5,
     "xlm-roberta": roberta,
 }
 OWN = {"bert2rtl-fused": fused, "bert2rtl-transformer": transformer}

@@ -26,6 +26,7 @@ POOLER = "pooler"
 """Stands for the layer on the first token that belongs to the encoder."""
 
 _PARTS = ("weight", "bias")
+_DECODES = "reads what a decoder writes, which nothing here computes"
 _SENTENCES = ("is next", "is not next")
 _ANSWER = ("start", "end")
 _CHOICE = ("score",)
@@ -104,6 +105,19 @@ _MODERN: dict[str, Any] = {
     "norm": "head.norm",
     "free": ("head.dense.bias", "head.norm.bias"),
 }
+_T5 = (
+    Head("EncoderModel", EMBEDDING),
+    Head("ForTokenClassification", TOKEN_CLASSIFICATION, ("classifier",)),
+    *(
+        Head(kind, "", marks=("decoder.", "lm_head.", *mark), why=_DECODES)
+        for kind, *mark in (
+            ("Model",),
+            ("ForConditionalGeneration",),
+            ("ForQuestionAnswering", "qa_outputs."),
+            ("ForSequenceClassification", "classification_head."),
+        )
+    ),
+)
 _ON_POOLER, _ON_FIRST = (POOLER, "classifier"), ("classifier.dense", "classifier.out_proj")
 _ROBERTA = (
     *_common(_ON_FIRST, "tanh", _ON_POOLER),
@@ -184,7 +198,9 @@ BASES = {
         Head("Model", EMBEDDING),
         Head("ForMaskedLM", "", marks=("cls.",)),
     )),
+    "mt5": Base("MT5", "transformer", _T5, beside="decoder"),
     "roberta": Base("Roberta", "roberta", _ROBERTA),
+    "t5": Base("T5", "transformer", _T5, beside="decoder"),
     "xlm-roberta": Base("XLMRoberta", "roberta", _ROBERTA),
 }  # fmt: skip
 """The families of `transformers` by their model_type."""
@@ -195,6 +211,7 @@ _ENCODER = (
     "final_layer_norm",  # of CLIP's texts
     *("embed_tokens", "norm", "emb_ln"),  # of EuroBERT, of Nomic and Jina
     "final_norm",  # of ModernBERT
+    "shared",  # of T5
     *("contact_head", "rotary_embeddings"),  # of ESM
 )
 """What the names of an encoder's tensors begin with where it was saved alone."""

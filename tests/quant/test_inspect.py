@@ -125,7 +125,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     ("config", "message"),
     [
         ({"is_causal": True}, "layer.0.attention: whether the mask is causal then depends"),
-        ({"model_type": "t5"}, "cannot run: layer.0.norm1: RMSNorm"),
+        ({"model_type": "umt5"}, "cannot run: layer.0.scores: a bias of each"),
     ],
 )
 def test_what_does_not_map_is_refused_in_one_line(

@@ -167,7 +167,7 @@ def test_another_padding_leaves_mpnets_positions_as_they_are(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"model_type": "t5"}, "'t5' cannot run: layer.0.norm1: RMSNorm, gated feed-forwards"),
+        ({"model_type": "umt5"}, "'umt5' cannot run: layer.0.scores: a bias of each layer's own"),
         ({"model_type": "deberta-v2"}, "relative positions that depend on the words"),
         ({"model_type": "beit"}, "a bias by rows and columns of patches, of each layer its own"),
         (
