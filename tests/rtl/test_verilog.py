@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from amaranth.hdl import Module, Mux, ResetInserter, ShapeLike, Signal, Value, signed
+from amaranth.hdl import Fragment, Module, Mux, ResetInserter, ShapeLike, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -255,10 +255,15 @@ class Sides(wiring.Component):
     def __init__(self) -> None:
         super().__init__({"left": In(Writes()), "right": In(Writes()), "one": In(1), "two": In(1)})
 
+    def elaborate(self, platform: None) -> Module:
+        return Module()
+
 
 def test_a_bundle_is_under_its_own_name() -> None:
     """Ports without a signature of their own share the line that names all of them."""
-    assert dict(layout._bundles(Sides())) == {
+    sides = Sides()
+    Fragment.get(sides, None)  # a component that nobody elaborates is said to be forgotten
+    assert dict(layout._bundles(sides)) == {
         "left": "left: Writes a word. Of a side.",
         "right": "right: Writes a word. Of a side.",
         "one": "one, two: Both at once.",

@@ -15,7 +15,9 @@ from random import Random
 from rtl.generate import library
 from sim.design import Design
 
-_REGISTER = re.compile(r"^(  (?:output )?reg .*?) = (\d+)'[hd][0-9a-f]+(;|,|)$", re.MULTILINE)
+_REGISTER = re.compile(
+    r"^(  (?:output )?reg .*?) = (\d+)'[hd][0-9a-f]+([;,]?(?:  //.*)?)$", re.MULTILINE
+)
 _WORDS = "  reg [WIDTH-1:0] words [0:DEPTH-1];\n"
 """The memory in a module of the library, which has no value when the power comes up."""
 _FILLED = re.compile(r"^`ifndef SYNTHESIS\n(?: .*\n)+`endif\n\n", re.MULTILINE)
