@@ -92,7 +92,8 @@ def _taking(model: Model, config: Config) -> Config:
 def _others(config: Config) -> Iterator[Config]:
     """The configuration with one choice changed, as far as Config takes it."""
     changes: list[dict[str, Any]] = [{"dsp_macs": 0}, {"columns": 2 * config.tile_columns}]
-    changes += [{"precise": True}]
+    changes += [{"precise": True}, {"bias_heads": 12}, {"rotary_pairs": 32}]
+    changes += [{name: True} for name in ("windows", "rms_norm", "gated")]
     changes += [{name: 2 * getattr(config, name)} for name in LIMITS]
     for change in changes:
         try:

