@@ -1,0 +1,124 @@
+"""Integers against float at the widths of released encoders, on random weights.
+
+No package or file at hand has weights of these families. The random ones have the scales of trained
+ones: inputs of every layer about 1, and a norm's weight in which one channel of a hundred is six
+times as large as the others.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from golden import encoder, fast
+from quant.calibrate import Calibrator, check
+from quant.foreign.checkpoint import load
+from quant.quantize.options import REMEDIES, Options
+from tests.quant import test_t5, test_windows, tiny
+
+BASE = {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
+ESM = {"position_embedding_type": "rotary", "token_dropout": True, "mask_token_id": 2}
+T5 = {"d_model": 512, "d_kv": 64, "num_layers": 2, "decoder_start_token_id": 0}
+RELEASED: dict[str, tuple[str, dict[str, Any]]] = {
+    "ModernBERT-base": (
+        "ModernBertModel",
+        BASE
+        | {"intermediate_size": 1152, "num_hidden_layers": 4, "local_attention": 32}
+        | {"cls_token_id": 1, "sep_token_id": 2},
+    ),
+    "nomic-embed-text-v1.5": ("NomicBertModel", BASE),
+    "gte-base-en-v1.5": ("GteModel", BASE | {"type_vocab_size": 0}),
+    "EuroBERT-210m": ("EuroBertModel", BASE | {"num_key_value_heads": 12}),
+    "EuroBERT-210m, heads that share K and V": (
+        "EuroBertModel",
+        BASE | {"num_key_value_heads": 4},
+    ),
+    "jina-embeddings-v3": (
+        "JinaEmbeddingsV3Model",
+        {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096},
+    ),
+    "esm2_t12_35M": (
+        "EsmModel",
+        ESM | {"hidden_size": 480, "num_attention_heads": 20, "intermediate_size": 1920},
+    ),
+    "clip-vit-base-patch32, texts": (
+        "CLIPTextModelWithProjection",
+        {"hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 2048}
+        | {"projection_dim": 512, "max_position_embeddings": 77},
+    ),
+    "t5-small": ("T5EncoderModel", T5 | {"num_heads": 8, "d_ff": 2048}),
+    "t5-v1_1-small": (
+        "T5EncoderModel",
+        T5 | {"num_heads": 6, "d_ff": 1024, "feed_forward_proj": "gated-gelu"},
+    ),
+}
+
+
+def saved(folder: Path, name: str) -> None:
+    """Two layers of that encoder (ModernBERT: four, of which one sees all) and some tokenizer."""
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    head, sizes = RELEASED[name]
+    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "vocab_size": 500}
+    tokens |= {"num_hidden_layers": 2, "max_position_embeddings": 130}
+    if head.startswith("T5"):
+        test_t5.write_tokenizer(folder)
+        tokens = {"vocab_size": 500}
+    elif head.startswith("CLIP"):
+        words = test_windows.byte_pairs(folder, 77)
+        begin, end = (words[word] for word in (test_windows.BEGIN, test_windows.END))
+        tokens |= {"bos_token_id": begin, "eos_token_id": end, "pad_token_id": end}
+        tokens |= {"vocab_size": len(words)}
+    else:
+        tiny.write_tokenizer(folder, 500)
+        if head.startswith("Modern"):
+            words = (folder / "vocab.txt").read_text().split()
+            (folder / "tokenizer.json").write_text(tiny.resolved(words).pipeline)
+            (folder / "tokenizer_config.json").write_text("{}")
+        if head.startswith("Euro"):
+            tokens |= {"mask_token_id": 3}
+    model_class = getattr(transformers, head)
+    model = model_class(model_class.config_class(**(tokens | sizes)))
+    draw = torch.Generator().manual_seed(1)
+    for key, array in model.named_parameters():
+        if "embed" in key or "relative_attention_bias" in key:
+            array.data.normal_(0, 0.5, generator=draw)
+        elif array.ndim == 2:
+            array.data.normal_(0, array.shape[1] ** -0.5, generator=draw)
+            if key.endswith("SelfAttention.q.weight"):  # T5 does not divide its scores
+                array.data *= sizes["d_kv"] ** -0.5
+        elif key.endswith("bias"):
+            array.data.normal_(0, 0.1, generator=draw)
+        else:
+            array.data.uniform_(0.5, 1.5, generator=draw)
+            array.data[torch.randperm(len(array), generator=draw)[: len(array) // 100]] *= 6
+    model.save_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if BASE.items() <= of[1].items() else pytest.mark.thorough)
+        for name, of in RELEASED.items()
+    ],
+)
+def test_integers_follow_float(name: str, tmp_path: Path) -> None:
+    """Embeddings of texts that had no part in the calibration."""
+    saved(tmp_path, name)
+    checkpoint = load(tmp_path)
+    texts, others = (
+        test_windows.texts_of(checkpoint.spec, count, seed) for count, seed in ((12, 1), (6, 2))
+    )
+    kept = []
+    for remedies, precise in (((), False), (REMEDIES, False), (REMEDIES, True)):
+        options = Options(remedies=remedies, precise=precise)
+        calibrator = Calibrator(checkpoint, texts, precise=options.precise)
+        quantized = calibrator.quantize(options)
+        kept.append(check(checkpoint, quantized, others)["logits"].sqnr)
+    print(f"{name}: {', '.join(f'{one:.1f} dB' for one in kept)}")
+    assert max(kept[:2]) > 17
+    assert kept[2] > 30
+    text = min(others, key=lambda one: len(one.ids))
+    golden = encoder.run(quantized.model, text.ids, text.types)
+    np.testing.assert_array_equal(fast.run(quantized.model, text.ids, text.types), golden)
