@@ -136,6 +136,11 @@ def test_each_choice_stands_with_its_area() -> None:
         "`--dsp-macs 0`": {"dsp_macs": 0},
         "`--columns 16`": {"columns": 16},
         "`--precise`": {"precise": True},
+        "`--bias-heads 12`": {"bias_heads": 12},
+        "`--rotary-pairs 32`": {"rotary_pairs": 32},
+        "`--windows`": {"windows": True},
+        "`--rms-norm`": {"rms_norm": True},
+        "`--gated`": {"gated": True},
         "`--tokens 256`": {"tokens": 256},
         "`--hidden 256`": {"hidden": 256},
         "`--ffn 1024`": {"ffn": 1024},
@@ -148,7 +153,7 @@ def test_each_choice_stands_with_its_area() -> None:
     far = area(expected(Config(lanes=64, tokens=8192, hidden=1024, ffn=4096, labels=4096)))
     assert "Extrapolated: lanes 64 (measured: 4 to 16), tokens 8192" in far
     names = [row[0] for row in rows(far)[1:]]
-    assert names == ["this configuration", "`--dsp-macs 0`", "`--columns 128`", "`--precise`"]
+    assert names == [name.replace("--columns 16", "--columns 128") for name in list(changed)[:9]]
 
 
 def test_any_configuration_has_a_sheet() -> None:
@@ -164,6 +169,11 @@ def test_any_configuration_has_a_sheet() -> None:
             dsp_macs=rng.choice((None, 0, 3)),
             columns=rng.choice((None, 2 * lanes)),
             precise=rng.choice((False, True)),
+            bias_heads=rng.choice((0, 12)),
+            rotary_pairs=rng.choice((0, 7)),
+            windows=rng.choice((False, True)),
+            rms_norm=rng.choice((False, True)),
+            gated=rng.choice((False, True)),
         )
         told = expected(config)
         assert isinstance(told, Expected)
