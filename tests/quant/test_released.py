@@ -99,12 +99,13 @@ def saved(folder: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow if BASE.items() <= of[1].items() else pytest.mark.thorough)
-        for name, of in RELEASED.items()
+        pytest.param(name, marks=[getattr(pytest.mark, "slow" if wide else "thorough")])
+        for name, (_, sizes) in RELEASED.items()
+        for wide in [sizes.get("hidden_size", 768) >= 768]
     ],
 )
 def test_integers_follow_float(name: str, tmp_path: Path) -> None:
-    """Embeddings of texts that had no part in the calibration."""
+    """Embeddings of texts that had no part in the calibration: remedies help, and wide operands."""
     saved(tmp_path, name)
     checkpoint = load(tmp_path)
     texts, others = (
@@ -117,8 +118,9 @@ def test_integers_follow_float(name: str, tmp_path: Path) -> None:
         quantized = calibrator.quantize(options)
         kept.append(check(checkpoint, quantized, others)["logits"].sqnr)
     print(f"{name}: {', '.join(f'{one:.1f} dB' for one in kept)}")
-    assert max(kept[:2]) > 17
-    assert kept[2] > 30
+    assert kept == sorted(kept)
+    assert kept[1] > 17
+    assert kept[2] > 25
     text = min(others, key=lambda one: len(one.ids))
     golden = encoder.run(quantized.model, text.ids, text.types)
     np.testing.assert_array_equal(fast.run(quantized.model, text.ids, text.types), golden)

