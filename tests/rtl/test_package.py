@@ -211,7 +211,9 @@ def test_the_chapter_of_programming(bus: Bus | None) -> None:
         "SLVERR",
         "OKAY",
         *("FILE", "TEXT", "DIR"),
+        *(("HEADER", "SHA") if bus else ()),  # of an image
     }
+    assert ("| 96..127 | SHA-256 of all bytes after the header |" in text) == (bus is not None)
 
 
 MEMORIES = """\

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rtl.compile import image
 from rtl.control.embedding import MAX_PENDING
 from rtl.dma.bus import Bus
 from rtl.interface.command import MAGIC
@@ -54,7 +55,7 @@ MEMORY = """\
 
 1. Read `id` ({magic}), `version`, `lanes` and `columns` once: a stream is for one N and one M.
 2. Write addresses and sizes of stream and rows; they stay. The header of an image says where both
-   lie in it, the stream from byte 128 on.
+   lie in it.
 3. Write the words of the tokens to `token`, the last to `token_last`, before the start or after it;
    `token_room` is how many fit. Those of the next inference may follow at once.
 4. Write 1 to `control`.
@@ -63,6 +64,12 @@ MEMORY = """\
 
 **Rows.** Row r lies at `rows_address` + r · `row_bytes`. {rows}
 Whole beats are read: bytes around stream and rows may be anything.
+
+**Image.** Numbers are little-endian, offsets count from the image's first byte.
+
+{image}
+
+It may lie at any multiple of 64 bytes.
 """
 ROWS = """\
 The
@@ -110,6 +117,8 @@ def programming(config: Config, bench: str, bus: Bus | None) -> str:
         "magic": f"{MAGIC:#x}",
     }
     known["rows"] = ROWS.format(lanes=lanes).rstrip()
+    lines = (image.__doc__ or "").splitlines()
+    known["image"] = "\n".join(line for line in lines if line.startswith("|"))
     if bus is None:
         reset = "Reset what answers the\nrequests with it, or let it answer none from before."
         packets, dropped, awaited = ", tlast with the last of each", "", "rows"
