@@ -70,14 +70,11 @@ def saved(folder: Path, name: str) -> None:
         begin, end = (words[word] for word in (test_windows.BEGIN, test_windows.END))
         tokens |= {"bos_token_id": begin, "eos_token_id": end, "pad_token_id": end}
         tokens |= {"vocab_size": len(words)}
+    elif head.startswith("Modern"):
+        tiny.write_tokenizer_file(folder, 500)
     else:
         tiny.write_tokenizer(folder, 500)
-        if head.startswith("Modern"):
-            words = (folder / "vocab.txt").read_text().split()
-            (folder / "tokenizer.json").write_text(tiny.resolved(words).pipeline)
-            (folder / "tokenizer_config.json").write_text("{}")
-        if head.startswith("Euro"):
-            tokens |= {"mask_token_id": 3}
+        tokens |= {"mask_token_id": 3} if head.startswith("Euro") else {}
     model_class = getattr(transformers, head)
     model = model_class(model_class.config_class(**(tokens | sizes)))
     draw = torch.Generator().manual_seed(1)

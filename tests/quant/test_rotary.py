@@ -133,11 +133,8 @@ def saved(folder: Path, case: str) -> Any:
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     model.save_pretrained(folder)
-    tiny.write_tokenizer(folder, 40)
-    if family == "modernbert":  # whose tokenizer is any, in one file
-        words = (folder / "vocab.txt").read_text().split()
-        (folder / "tokenizer.json").write_text(tiny.resolved(words).pipeline)
-        (folder / "tokenizer_config.json").write_text("{}")
+    write = tiny.write_tokenizer_file if family == "modernbert" else tiny.write_tokenizer
+    write(folder, 40)
     return model.float().eval()
 
 

@@ -180,6 +180,14 @@ def write_tokenizer(directory: Path, rows: int = len(WORDS)) -> None:
     (directory / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
 
 
+def write_tokenizer_file(directory: Path, rows: int) -> None:
+    """The same in one file, for a family whose tokenizer may be any."""
+    write_tokenizer(directory, rows)
+    words = (directory / "vocab.txt").read_text().split()
+    (directory / "tokenizer.json").write_text(resolved(words).pipeline)
+    (directory / "tokenizer_config.json").write_text("{}")
+
+
 def write(
     directory: Path,
     config: dict[str, Any] | None = None,
