@@ -39,7 +39,7 @@ from quant.images import data as images
 from quant.images.front import FRONT_KEYS
 from quant.measure import vectors
 from quant.measure.answers import held, span, texts_of
-from quant.measure.compare import ERROR_KEYS, TensorError, answering, compare, saturated, table
+from quant.measure.compare import ERROR_KEYS, TensorError, answering, compare, softmax_errors, table
 from quant.measure.metrics import determination
 from quant.measure.verdict import VERDICT_KEYS, judge
 from quant.model import float_model
@@ -66,7 +66,7 @@ from quant.quantize.given import TABLE
 from quant.quantize.logit_correction import correct_logits
 from quant.quantize.observers import METHODS, MIN_MAX, Observer, Observing
 from quant.quantize.options import REMEDIES, Options, applicable, idle
-from quant.quantize.quantizers import CalibrationError
+from quant.quantize.quantizers import SCORE_LIMIT, CalibrationError, require_softmax
 from quant.quantize.rewriting import REWRITINGS, Rewritten, rewrite
 from quant.quantize.splitting import Split
 from quant.quantize.trials import UNFINISHED, Trials
@@ -158,7 +158,7 @@ def observe_all(
     advance = advance or _pass("observing", texts, checkpoint.spec.inputs).advance
     doubles = float_model.Doubles(checkpoint.arrays)
     observers = {} if observers is None else observers
-    trace = Observing(observers, histogram)
+    trace = Observing(observers, histogram, checkpoint.spec)
     logits = []
     for some in together(texts, TOGETHER):
         logits.append(run_floats(checkpoint.spec, doubles, some, trace))
@@ -206,11 +206,11 @@ def check(
     """The error of every tensor of the integer model on these texts.
 
     The traces are those of the fast engine, and on the shortest texts compared with golden's own.
-    Raises CalibrationError when a score saturates, since the softmax of that row would be wrong.
+    Raises CalibrationError where scores that saturate change the softmax of a head too much.
     """
     advance = advance or _pass("checking", texts, checkpoint.spec.inputs).advance
     errors: dict[str, TensorError] = {}
-    wrong: dict[str, int] = {}
+    changes = np.zeros((len(quantized.model.layers), checkpoint.spec.heads))
     engine = TracedEngine(quantized.model, integer.load())
     ordered = sorted(texts, key=lambda text: len(text.ids))
     plain = [id(text) for text in ordered[:PLAIN]]
@@ -226,17 +226,11 @@ def check(
                 _compare_with_golden(quantized.model, text, codes)
             shown = answering(checkpoint.spec, codes)
             compare(errors, exact, shown, quantized.info["tensors"])
-            for i, layer in enumerate(quantized.model.layers):
-                name, bias = f"layer.{i}.scores", quantized.model.position_bias
-                found = saturated(codes[name], bias, layer.window)
-                wrong[name] = wrong.get(name, 0) + found
+            for i in range(len(changes)):
+                changes[i] += softmax_errors(quantized.model, i, codes).sum(axis=-1)
         advance(tokens_of(some))
-    for name, count in wrong.items():
-        if count:
-            raise CalibrationError(
-                f"{name}: {count:,} of {errors[name].count:,} scores saturate the 16-bit format, "
-                "so the softmax of their rows would be wrong"
-            )
+    for i, change in enumerate(changes / tokens_of(texts)):
+        require_softmax(f"layer.{i}.scores", change)
     return errors
 
 
@@ -266,7 +260,7 @@ KEYS = {
     "tensors{}.minimum?, .maximum?": "of the float model on the texts",
     "tensors{}.factors?, .centres?, .centre?": "value = scale code factor + centre",
     "tensors{}.copies?": "neurons that the last ones are copies of",
-    "tensors{}.depth?": "of scores with a position bias: p is 0 so far below the largest one",
+    "tensors{}.depth?": "of scores with a bias or beyond 16 bits: p is 0 so far below the largest",
     "tensors{}.row_constant?": "true: a constant of each row is left out, which a norm takes away",
     "tensors{}.activation?, .shift?": "of the head; bits dropped",
     "weights{}.input_scale, .scales": "steps of a layer's input, of its weights by output",
@@ -288,7 +282,9 @@ class Calibrator:
 
     The table of tokens is that of the texts alone: their rows and the one that reaches furthest,
     which makes the same scale. Without ``histogram`` the only method is min-max. Where ``precise``
-    is said, it is that of all options, and what only another one needs is not kept.
+    is said, it is that of all options, and what only another one needs is not kept. Where
+    ``centred`` says whether the remedy centre may or must be taken, scores that are too large for
+    each of its choices are refused after a few texts.
     """
 
     def __init__(
@@ -298,6 +294,7 @@ class Calibrator:
         *,
         histogram: bool = True,
         precise: bool | None = None,
+        centred: Sequence[bool] = (),
         bar: Bar | None = None,
     ) -> None:
         self.table = checkpoint.arrays[TABLE]
@@ -308,13 +305,16 @@ class Calibrator:
         tokens = np.cumsum([len(text.ids) for text in texts])
         few = 1 + int(np.searchsorted(tokens[:-1], choose.TOKENS))
         self.observers: dict[str, Observer] = {}
-        self.exact = self._observe(self.texts[:few])
+        first = len(some := next(together(self.texts[:few], TOGETHER)))
+        self.exact = self._observe(some)
+        if centred:
+            self._on(some)._require_softmax(centred)
+        if first < few:
+            self.exact = np.vstack([self.exact, self._observe(self.texts[first:few])])
         self._few: Calibrator | None = None  # on the texts that remedies are chosen on
         if few < len(texts):
-            self._few = copy(self)
-            self._few.texts = self.texts[:few]
+            self._few = self._on(self.texts[:few])
             self._few.observers = {name: copy(x) for name, x in self.observers.items()}
-            self._few._forget()
             self.exact = np.vstack([self.exact, self._observe(self.texts[few:])])
 
     def _forget(self) -> None:
@@ -332,6 +332,26 @@ class Calibrator:
             histogram=self.histogram,
             advance=self.bar.advance,
         )[1]
+
+    def _on(self, texts: list[Tokens]) -> "Calibrator":
+        """A calibrator on some of the texts, with the same observers."""
+        result = copy(self)
+        result.texts = texts
+        result._forget()
+        return result
+
+    def _require_softmax(self, centred: Sequence[bool]) -> None:
+        """CalibrationError where the scores of each choice are too large for 16 bits."""
+        for centre in centred:
+            observers = self._observed(frozenset({"centre"} if centre else ()))[1]
+            try:
+                for i in range(self.checkpoint.spec.layers):
+                    name = f"layer.{i}.scores"
+                    require_softmax(name, observers[name].softmax_error)
+                return
+            except CalibrationError as error:
+                refusal = error
+        raise refusal
 
     def quantize(self, options: Options, run: Runner | None = None) -> Quantized:
         """The integer model by these options, without remedies where they are still to be chosen.
@@ -463,16 +483,20 @@ class Calibrator:
         """A rewritten encoder and what was seen of it.
 
         Its tensors are those of the checkpoint, moved and scaled by the channel, and so are the
-        extremes and means; only histograms need another look.
+        extremes and means. Histograms need another look, and so do scores of centred keys where
+        the checkpoint's own do not fit 16 bits.
         """
         if not names:
             return self.checkpoint.arrays, self.observers
         if names not in self._rewritten:
             rewritten = rewrite(self.checkpoint.spec, self.checkpoint.arrays, self.observers, names)
-            if not self.histogram:
+            scores = (self.observers[name] for name in rewritten.row_constants)
+            if not self.histogram and all(x.amplitude <= SCORE_LIMIT for x in scores):
                 return rewritten, rewritten.observers(self.observers)
             twin = replace(self.checkpoint, arrays=dict(rewritten.arrays))
-            observers = observe_all(twin, self.texts, advance=self.bar.advance)[0]
+            observers, _ = observe_all(
+                twin, self.texts, histogram=self.histogram, advance=self.bar.advance
+            )
             self._rewritten[names] = rewritten, observers
         return self._rewritten[names]
 
@@ -513,7 +537,12 @@ def calibrate(
     with Bar(begins, 4 * tokens) as bar:
         histogram = options.method != MIN_MAX
         calibrator = Calibrator(
-            checkpoint, texts, histogram=histogram, precise=options.precise, bar=bar
+            checkpoint,
+            texts,
+            histogram=histogram,
+            precise=options.precise,
+            centred=[False, True] if options.remedies is None else ["centre" in options.remedies],
+            bar=bar,
         )
         trials: dict[str, float] = {}
         if options.remedies is None:

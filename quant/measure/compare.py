@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from golden.model import Window
+from golden.attention import split_heads
+from golden.matmul import matmul
+from golden.model import Model
+from golden.requantize import round_shift
 from golden.window import in_window
 from quant.model.position_bias import square
 from quant.model.spec import EncoderSpec, Floats
 from quant.model.window import within
 from quant.quantize.decode import lsb, twins
-from quant.quantize.quantizers import SCORE_DEPTH
+from quant.quantize.quantizers import softmax_change
 
 OUTLIER = 8.0
 
@@ -110,25 +113,35 @@ def answering(spec: EncoderSpec, integers: Mapping[str, np.ndarray]) -> dict[str
     return found
 
 
-def saturated(
-    scores: NDArray[np.int16],
-    position_bias: NDArray[np.int16] | None,
-    window: Window | None = None,
-) -> int:
-    """How many scores [heads, L, L] that a window shows are at an end of their range, and p wrong.
+def softmax_errors(
+    model: Model, index: int, codes: Mapping[str, np.ndarray]
+) -> NDArray[np.float64]:
+    """What saturation does to the softmax of layer ``index`` in a trace of golden, [heads, L].
 
-    That of Q K^T, the bias and their sum each end at 16 bits. At the lower end a score that is far
-    below the largest of its row is none of these: p is 0, as without the end.
+    For each row the total variation that `softmax_change` gives, against scores that do not end at
+    16 bits; 0 where none is at an end. Q K^T, the position bias and their sum each end there. A row
+    whose largest score has a bias at the lower end counts as wholly wrong.
     """
+    layer, name = model.layers[index], f"layer.{index}"
+    scores = codes[f"{name}.scores"]
+    heads, length, _ = scores.shape
     low, high = -(1 << 15), (1 << 15) - 1
-    x = scores.astype(np.int32)
-    below, above = x == low, x == high
-    if position_bias is not None:
-        bias = square(position_bias, x.shape[-1])
-        below |= (x - bias <= low) | (bias == low)
-        above |= x - bias >= high
-        below &= within(x, window).max(axis=-1, keepdims=True) - x < SCORE_DEPTH
-    return int(np.count_nonzero((below | above) & in_window(window, x.shape[-1])))
+    bias = np.zeros((1, 1, 1), np.int64)
+    if model.position_bias is not None:
+        bias = square(model.position_bias, length).astype(np.int64)
+    product = scores - bias
+    lowest = min(product.min(), scores.min(), bias.min())
+    if lowest > low and max(product.max(), scores.max()) < high:
+        return np.zeros((heads, length))
+    groups, m, s = model.shape.kv_heads or heads, layer.attention.score_m, layer.attention.score_s
+    q, k = split_heads(codes[f"{name}.q"], heads), split_heads(codes[f"{name}.k"], groups)
+    k = np.tile(k, (heads // groups, 1, 1))
+    unbounded = -(1 << 30)
+    exact = round_shift(matmul(q, k.swapaxes(1, 2)).astype(np.int64) * m, s)
+    exact = exact + np.where(bias == low, unbounded, bias)
+    seen = in_window(layer.window, length)
+    lost = np.where(seen, exact, 2 * unbounded).max(axis=-1) < unbounded // 2
+    return np.where(lost, 1.0, softmax_change(exact, scores, seen))
 
 
 def table(errors: Mapping[str, TensorError]) -> str:

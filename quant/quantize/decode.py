@@ -34,7 +34,7 @@ def twins(
 ) -> tuple[Doubles, Floats]:
     """The values of the codes, and the float model's tensor to compare them with.
 
-    Scores with a position bias end ``depth`` below the largest of their row: what is further down
+    Scores with a position bias, or beyond 16 bits, end ``depth`` below the largest of their row: what is further down
     has p = 0 in both. Scores that differ from the float model's by a constant a row are both given
     without it.
     """

@@ -33,13 +33,14 @@ class Description:
     def tensor(self, name: str, scale: float, bits: int, **more: Any) -> None:
         """The format of a tensor of the trace, which quant.quantize.decode reads."""
         values: dict[str, Any] = {"scale": float(scale), "bits": bits}
-        if name in self.observers:
+        row_constant = name in self.rewritten.row_constants
+        if name in self.observers and not row_constant:
             observer = self.observers[name]
             values |= {"minimum": observer.minimum, "maximum": observer.maximum}
         if name in self.rewritten.frames:
             frame = self.rewritten.frames[name]
             values |= {"factors": frame.factors.tolist(), "centres": frame.centres.tolist()}
-        if name in self.rewritten.row_constants:
+        if row_constant:
             values["row_constant"] = True
         self.tensors[name] = values | more
 

@@ -535,18 +535,13 @@ class _Quantizer:
             scales[key] = point / 127
             projections[key] = self._attended(f"{name}.{key}", operand, scales[key] * step)
             self.description.tensor(f"{name}.{key}", scales[key], 8)
-        # Scores of centred keys are looked at by the check of the whole model.
-        seen = f"{name}.scores" not in self.description.rewritten.row_constants
-        largest = self._largest_score(f"{name}.scores") if seen else 0.0
-        if largest > SCORE_LIMIT:
-            raise CalibrationError(
-                f"{name}.scores reach {largest:.1f}: the 16-bit score holds at most "
-                f"{SCORE_LIMIT:.1f} in magnitude, so this model's softmax would saturate"
-            )
+        observer = self._observer(f"{name}.scores")
+        quantizers.require_softmax(f"{name}.scores", observer.softmax_error)
         factor = scales["q"] * scales["k"] / sqrt(spec.head_size) * SCORE_UNIT
         score_m, score_s = (int(x) for x in self._multiplier(f"{name}.scores", factor))
         self.description.prove(f"{name}.scores", spec.head_size * 2**14, 2**31)
-        depth = {"depth": SCORE_DEPTH / SCORE_UNIT} if spec.position_bias else {}
+        ended = observer.amplitude > SCORE_LIMIT or spec.position_bias
+        depth = {"depth": SCORE_DEPTH / SCORE_UNIT} if ended else {}
         self.description.tensor(f"{name}.scores", 1 / SCORE_UNIT, 16, **depth)
         context = self._point(f"{name}.context") / 127
         context_m, context_s = self._row_multiplier(f"{name}.context", scales["v"] / context)
@@ -570,11 +565,6 @@ class _Quantizer:
             residual_shift=shift,
         )
         return attention, stream
-
-    def _largest_score(self, name: str) -> float:
-        """In magnitude; with a bias those far below do no harm, as such keys have p = 0."""
-        observer = self._observer(name)
-        return observer.maximum if self.spec.position_bias else observer.amplitude
 
     def _attended(self, name: str, operand: Operand, scale: float) -> Linear:
         """Q, K or V; those of layer 0 take in the projection of a factorised embedding."""

@@ -17,9 +17,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from golden.window import in_window
 from quant.model.activation import ACTIVATIONS
 from quant.model.float_model import Trace
-from quant.model.spec import Floats
+from quant.model.spec import EncoderSpec, Floats
+from quant.quantize.quantizers import SCORE_LIMIT, SCORE_UNIT, softmax_change
 
 METHODS = MIN_MAX, PERCENTILE, MSE = "min-max", "percentile", "mse"
 PERCENT = 99.99
@@ -53,6 +55,7 @@ class Observer:
         self._rows = 0
         self._stride = 1 if sampled else 0
         self._kept: list[NDArray[np.float32]] = []
+        self._changes: NDArray[np.float64] = np.zeros(1)
 
     def observe(self, x: Floats) -> None:
         """Add the values of ``x`` [..., channels]; the last axis of scores [h, L, L] is none."""
@@ -79,6 +82,19 @@ class Observer:
             if self.reach:
                 bins = ((x + self.reach) * (BINS / 2 / self.reach)).astype(np.int32)
                 self.counts += np.bincount(np.minimum(bins, BINS - 1).ravel(), minlength=BINS)
+
+    def saturate(self, scores: Floats, seen: NDArray[np.bool_]) -> None:
+        """Add what the limits of 16 bits do to the softmax of ``scores`` [heads, L, L]."""
+        self._rows += scores.shape[-1]
+        if max(-scores.min(), scores.max()) > SCORE_LIMIT:
+            ended = scores.clip(-SCORE_LIMIT, SCORE_LIMIT) * SCORE_UNIT
+            changes = softmax_change(scores * SCORE_UNIT, ended, seen).sum(axis=-1)
+            self._changes = self._changes + changes
+
+    @property
+    def softmax_error(self) -> NDArray[np.float64]:
+        """Of scores: the mean total variation [heads] that their saturation causes."""
+        return self._changes / max(self._rows, 1)
 
     def __copy__(self) -> "Observer":
         """What was observed so far, for another observer to go on from."""
@@ -172,24 +188,35 @@ class Observer:
         return float(np.clip(self.centres[index] + self.reach / BINS, self.minimum, self.maximum))
 
 
-def observe(trace: Trace, observers: dict[str, Observer], histogram: bool = True) -> None:
-    """Add every tensor of a float trace to the observer of its name."""
+def observe(
+    trace: Trace,
+    observers: dict[str, Observer],
+    histogram: bool = True,
+    spec: EncoderSpec | None = None,
+) -> None:
+    """Add every tensor of a float trace to the observer of its name.
+
+    With the ``spec`` of the encoder also what saturation of the scores does to each softmax.
+    """
     for name, x in trace.items():
         if name not in observers:
             observers[name] = Observer(name.endswith(SAMPLED), histogram)
         for array in x if isinstance(x, list) else [x]:
             observers[name].observe(array)
+            if spec and name.endswith(".scores"):
+                window = spec.window(int(name.split(".")[1]))
+                observers[name].saturate(array, in_window(window, array.shape[-1]))
 
 
 class Observing(dict[str, Any]):
     """A trace whose tensors are observed as they come and not kept, but for the logits."""
 
-    def __init__(self, observers: dict[str, Observer], histogram: bool) -> None:
+    def __init__(self, observers: dict[str, Observer], histogram: bool, spec: EncoderSpec) -> None:
         super().__init__()
-        self._observers, self._histogram = observers, histogram
+        self._observers, self._histogram, self._spec = observers, histogram, spec
 
     def __setitem__(self, name: str, x: Any) -> None:
-        observe({name: x}, self._observers, self._histogram)
+        observe({name: x}, self._observers, self._histogram, self._spec)
 
 
 def clipping_point(observer: Observer, method: str) -> float:

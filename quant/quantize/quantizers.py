@@ -30,6 +30,7 @@ NORM_FRACTION = 12  # fraction bits of the normalised value n
 SCORE_UNIT = 2**8 * log2(np.e)  # codes of a score a nat: base 2, 8 fraction bits
 SCORE_LIMIT = 32767 / SCORE_UNIT  # the largest score in nats: 88.7
 SCORE_DEPTH = 9 << 8  # codes below the largest score of a row from which on p is 0
+SOFTMAX_ERROR = 0.02  # mean total variation that saturated scores may cause in a head's softmax
 
 
 class CalibrationError(ValueError):
@@ -259,6 +260,38 @@ def position_bias(bias: Floats) -> NDArray[np.int16]:
             "so this model's softmax would saturate"
         )
     return rounded(bias * SCORE_UNIT).clip(-(2**15), 2**15 - 1).astype(np.int16)
+
+
+def softmax_change(
+    scores: NDArray[Any], saturated: NDArray[Any], seen: NDArray[np.bool_]
+) -> Doubles:
+    """The total variation of softmax(scores) and softmax(saturated), row by row: [heads, L].
+
+    sum |p - p'| / 2, p = 2^(score/256) / sum over the keys that are ``seen`` [L, L]. Both arguments
+    [heads, L, L] are in 1/256 octaves, of any width.
+    """
+    p = []
+    for x in (scores, saturated):
+        x = np.where(seen, x, -np.inf)
+        weights = np.exp2((x - x.max(axis=-1, keepdims=True)) / 256)
+        p.append(weights / weights.sum(axis=-1, keepdims=True))
+    change: Doubles = np.abs(p[0] - p[1]).sum(axis=-1) / 2
+    return change
+
+
+def require_softmax(name: str, errors: Doubles) -> None:
+    """Raises CalibrationError where saturated scores change the softmax of a head too much.
+
+    ``errors`` [heads] is the mean total variation of each head.
+    """
+    if (worst := errors.max()) > SOFTMAX_ERROR:
+        raise CalibrationError(
+            f"{name}: 16 bits hold scores up to {SCORE_LIMIT:.1f}, and those that saturate change "
+            f"the softmax of head {errors.argmax()} by {worst:.1%} on average, where "
+            f"{SOFTMAX_ERROR:.0%} is allowed; the remedy centre makes scores smaller, other --data "
+            "or more --samples help where these texts are unlike the model's own; else the "
+            "weights of Q and K in this layer are too large"
+        )
 
 
 def _blocks(table: Floats) -> Iterator[slice]:

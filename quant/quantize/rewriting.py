@@ -86,9 +86,9 @@ class Rewritten:
     def observers(self, observers: Mapping[str, Observer]) -> dict[str, Observer]:
         """What `observers` saw of the original as it is of this encoder, without histograms.
 
-        Of scores in ``row_constants`` nothing is known without another look.
+        Scores in ``row_constants`` are those of the original.
         """
-        result = {name: x for name, x in observers.items() if name not in self.row_constants}
+        result = dict(observers)
         for name, frame in self.frames.items():
             if name in result:
                 result[name] = result[name].reframed(frame.factors, frame.centres)

@@ -277,8 +277,8 @@ def test_a_model_whose_scores_saturate_later_is_refused(shipped: Checkpoint, tex
     observers, _ = calibrate.observe_all(shipped, texts[:1])
     quantized = calibrate.quantize(shipped.spec, shipped.arrays, observers, Options())
     layers = quantized.model.layers
-    object.__setattr__(layers[1].attention, "score_s", layers[1].attention.score_s - 6)
-    with pytest.raises(CalibrationError, match=r"layer.1.scores: \d+ of [\d,]+ scores saturate"):
+    object.__setattr__(layers[1].attention, "score_s", layers[1].attention.score_s - 8)
+    with pytest.raises(CalibrationError, match=r"layer.1.scores: .* the softmax of head \d by"):
         calibrate.check(shipped, quantized, texts[:2])
 
 
@@ -490,3 +490,43 @@ def test_an_epsilon_beyond_the_hardware_is_named(
     arguments = ["--model", str(model), "--data", str(data), "--out", str(tmp_path / "o")]
     assert calibrate.main(arguments) == 2
     assert "embedding.norm: epsilon 1e+300 is inf LSB" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("remedies", [None, (), ("centre",)])
+def test_scores_beyond_16_bits_that_leave_the_softmax_right(
+    shipped: Checkpoint, texts: list, remedies: tuple[str, ...] | None
+) -> None:
+    """Layer 0 reaches beyond 88.7: it is calibrated, and golden gives float's classes."""
+    source = loud(shipped, 20)
+    observers, _ = calibrate.observe_all(source, texts[:20])
+    assert observers["layer.0.scores"].amplitude > 88.7
+    quantized, errors = calibrate.calibrate(source, texts[:20], Options(remedies=remedies), {})
+    assert errors["layer.0.scores"].limits > 0 or remedies != ()
+    assert "100.00%" in quantized.info["verdict"]["summary"]
+
+
+@pytest.mark.parametrize("remedies", [None, (), ("centre",)])
+def test_scores_that_spoil_the_softmax_are_refused_after_a_few_texts(
+    shipped: Checkpoint,
+    texts: list,
+    remedies: tuple[str, ...] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = []
+    whole = calibrate.run_floats
+
+    def counted(*arguments: Any) -> Any:
+        seen.append(calibrate.tokens_of(arguments[2]))
+        return whole(*arguments)
+
+    monkeypatch.setattr(calibrate, "run_floats", counted)
+    with pytest.raises(CalibrationError, match=r"layer.0.scores: 16 bits hold scores up to 88.7"):
+        calibrate.calibrate(loud(shipped, 100), texts, Options(remedies=remedies), {})
+    assert sum(seen) <= 2 * calibrate.TOGETHER
+
+
+def loud(shipped: Checkpoint, factor: float) -> Checkpoint:
+    """The shipped model with scores of layer 0 so many times as large."""
+    names = [f"layer.0.q.{part}" for part in ("weight", "bias")]
+    arrays = {name: shipped.arrays[name] * np.float32(factor) for name in names}
+    return replace(shipped, arrays=shipped.arrays | arrays)

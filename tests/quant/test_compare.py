@@ -1,7 +1,11 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from quant.measure.compare import TensorError, compare, saturated, table
+from golden.model import Window
+from quant.measure.compare import TensorError, compare, softmax_errors, table
+from quant.quantize.quantizers import softmax_change
 
 TENSORS = {"a.norm": {"scale": 0.5, "bits": 16}, "a.x8": {"scale": 2.0, "bits": 8}}
 
@@ -85,27 +89,68 @@ def test_table_lists_the_worst_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "bias", "wrong"),
+    ("exact", "wrong"),
     [
-        ([32766, -32767], None, 0),
-        ([32767, -32768], None, 2),
-        ([32767, 0], [0, 0, 0], 1),  # a product or a sum that saturates above
-        ([100, 32666], [0, 1, -101], 1),  # the product alone, 32767 before its bias
-        ([100, 32665], [0, 1, -101], 0),
-        ([-30465, -32768], [0, 0, 0], 1),  # at the lower end, 2303 below the largest: p is not 0
-        ([-30464, -32768], [0, 0, 0], 0),  # 2304 below: p is 0
-        ([0, -32758], [0, 0, 10], 0),  # the product alone is at the lower end
-        ([-31000, -32758], [0, 0, 10], 1),
-        ([0, -300], [0, 0, -32768], 1),  # the bias alone
-        ([2100, -300], [0, 0, -32768], 0),
+        ([32767, -32768], 0),
+        ([40000, 100], 0),  # the largest score alone saturates, and no other has a p
+        ([40000, 32511], 1 / 3),  # 29 octaves apart, one afterwards
+        ([40000, 39744], 1 / 2 - 1 / 3),  # an octave apart, and equal afterwards
+        ([0, -40000], 0),  # far below the largest
+        ([-32512, -33024], 1 / 3 - 1 / 5),  # two octaves apart, one afterwards
+        ([-40000, -39744], 1 / 2 - 1 / 3),
     ],
 )
-def test_scores_that_saturate_where_it_counts(
-    row: list[int], bias: list[int] | None, wrong: int
-) -> None:
-    """Query 0 of two tokens; of query 1 nothing is at a limit."""
-    scores = np.array([[row, [0, 0]]], np.int16)
-    table = None if bias is None else np.array([bias], np.int16)
-    if table is not None:
-        table[0, 0] = 0
-    assert saturated(scores, table) == wrong
+def test_saturation_counts_by_what_it_does_to_the_softmax(exact: list[int], wrong: float) -> None:
+    scores = np.array([[exact, [0, 0]]])
+    change = softmax_change(scores, scores.clip(-(2**15), 2**15 - 1), np.ones((2, 2), bool))
+    assert change[0, 0] == pytest.approx(wrong, abs=1e-8)
+    assert change[0, 1] == 0
+
+
+@pytest.mark.parametrize("case", ["plain", "shared", "window", "bias"])
+def test_softmax_errors_of_a_trace(case: str) -> None:
+    """Beside plain Python over the codes of Q and K, of scores that reach far beyond 16 bits."""
+    rng = np.random.default_rng(len(case))
+    window = Window(2, 1) if case == "window" else None
+    bias = rng.integers(-4000, 4000, (4, 13)).astype(np.int16) if case == "bias" else None
+    groups = 2 if case == "shared" else None
+    layer = SimpleNamespace(attention=SimpleNamespace(score_m=40000, score_s=10), window=window)
+    shape = SimpleNamespace(kv_heads=groups)
+    model = SimpleNamespace(layers=[layer], shape=shape, position_bias=bias)
+    q = rng.integers(-128, 128, (7, 8)).astype(np.int8)
+    k = rng.integers(-20, 20, (7, 2 * (groups or 4))).astype(np.int8)
+    exact, ended, wrong = np.zeros((4, 7, 7)), np.zeros((4, 7, 7), np.int16), np.zeros((4, 7))
+    for h, i, j in np.ndindex(4, 7, 7):
+        pair = 2 * (h % (groups or 4))
+        products = [int(q[i, 2 * h + c]) * int(k[j, pair + c]) for c in range(2)]
+        t = (sum(products) * 40000 + 512) // 1024
+        b = 0 if bias is None else int(bias[h, j - i + 6])
+        exact[h, i, j] = t + b
+        ended[h, i, j] = max(-32768, min(32767, max(-32768, min(32767, t)) + b))
+    for h, i in np.ndindex(4, 7):
+        keys = [j for j in range(7) if window is None or -2 <= j - i <= 1]
+        rows = [[float(x[h, i, j]) for j in keys] for x in (exact, ended)]
+        p = [[2 ** ((score - max(row)) / 256) for score in row] for row in rows]
+        wrong[h, i] = sum(abs(a / sum(p[0]) - b / sum(p[1])) for a, b in zip(*p, strict=True)) / 2
+    assert (wrong > 0.1).any()
+    assert (wrong < 1e-9).any()
+    codes = {"layer.0.q": q, "layer.0.k": k, "layer.0.scores": ended}
+    np.testing.assert_allclose(softmax_errors(model, 0, codes), wrong, atol=1e-9)
+    layer.attention.score_s = 24  # nothing is at a limit
+    quiet = {**codes, "layer.0.scores": ended >> 14}
+    assert not softmax_errors(model, 0, quiet).any()
+
+
+def test_a_row_of_biases_at_their_lower_end_is_wrong() -> None:
+    """How far each of them reaches below 16 bits is not known."""
+    layer = SimpleNamespace(attention=SimpleNamespace(score_m=32768, score_s=15), window=None)
+    bias = np.array([[-32768, 0, -32768]], np.int16)
+    shape = SimpleNamespace(kv_heads=None)
+    model = SimpleNamespace(layers=[layer], shape=shape, position_bias=bias)
+    zeros = np.zeros((2, 1), np.int8)
+    codes = {"layer.0.q": zeros, "layer.0.k": zeros}
+    codes["layer.0.scores"] = np.array([[[0, -32768], [-32768, 0]]], np.int16)
+    assert softmax_errors(model, 0, codes).max() < 1e-30
+    bias[0, 1] = -32768
+    codes["layer.0.scores"][:] = -32768
+    assert softmax_errors(model, 0, codes).tolist() == [[1, 1]]
