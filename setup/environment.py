@@ -73,7 +73,9 @@ def _uv(words: list[str], quiet: bool) -> bool:
     """Whether uv ends well, for .venv."""
     place = {"UV_PROJECT_ENVIRONMENT": str(VENV), "UV_PYTHON_DOWNLOADS": "never"}
     command = [str(UV), *words, *["-q"] * quiet]
-    return subprocess.run(command, env=_environment() | place, cwd=ROOT).returncode == 0
+    said = subprocess.DEVNULL if "--check" in words else None
+    done = subprocess.run(command, env=_environment() | place, cwd=ROOT, stderr=said)
+    return done.returncode == 0
 
 
 def _pip(package: str) -> None:
