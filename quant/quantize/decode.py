@@ -34,9 +34,9 @@ def twins(
 ) -> tuple[Doubles, Floats]:
     """The values of the codes, and the float model's tensor to compare them with.
 
-    Scores with a position bias, or beyond 16 bits, end ``depth`` below the largest of their row: what is further down
-    has p = 0 in both. Scores that differ from the float model's by a constant a row are both given
-    without it.
+    Scores with a position bias, or beyond 16 bits, end ``depth`` below the largest of their row:
+    what is further down has p = 0 in both. Scores that differ from the float model's by a constant
+    a row are both given without it.
     """
     values = real(codes, format, exact.shape[-1])
     if depth := format.get("depth"):
