@@ -132,7 +132,7 @@ class Held:
             case Opcode.TABLE:
                 yield from _of_table(payload[: TABLE_BYTES << bool(one.flags & Flag.WIDE)])
             case Opcode.NORM:
-                yield from self._of_norm(one, before)
+                yield from self._of_norm(one)
             case Opcode.EMBED:
                 self.channels = one.values["channels"]
                 yield from self._of_embed(one, before)
@@ -164,18 +164,10 @@ class Held:
             for lengths in many
         ]
 
-    def _of_norm(self, one: Descriptor, before: Sequence[Descriptor]) -> Iterator[str]:
+    def _of_norm(self, one: Descriptor) -> Iterator[str]:
         if self.channels:
             yield from self._same(one, "channels")
-        if not one.flags & Flag.CHAINED:
-            return
-        last = max(n for n, b in enumerate(before) if b.opcode == Opcode.NORM)
-        if any(b.opcode == Opcode.LINEAR and not b.flags & Flag.BANK for b in before[last:]):
-            yield (
-                "a NORM with CHAINED overwrites X8 while a LINEAR without BANK before it may "
-                "still read it: put it before that LINEAR"
-            )
-        if one.flags & Flag.FIRST_TILE and not self.gathered:
+        if one.flags & Flag.CHAINED and one.flags & Flag.FIRST_TILE and not self.gathered:
             yield (
                 "a NORM with CHAINED has FIRST_TILE before a sum has gathered the first tokens: "
                 "of a batch it takes its first row tiles instead"
