@@ -36,6 +36,8 @@ from rtl.interface.command import (
 from rtl.interface.config import Config, ceil_div
 
 GATHERS = Flag.FIRST_TILE | Flag.RESIDUAL
+EVERY = 64
+"""Batches of every number of row tiles up to this one are looked at."""
 
 
 def config_for(stream: bytes, config: Config) -> Config:
@@ -153,12 +155,20 @@ class Held:
         self.gathered |= one.opcode == Opcode.LINEAR and one.flags & GATHERS == GATHERS
 
     def _begin(self) -> None:
-        """Batches that show what depends on lengths: one token, all, many, a row tile between."""
+        """Batches that show what depends on lengths: one token, all, many, a row tile between.
+
+        With several ways the words of a tensor depend on the row tiles modulo the ways, too. Beyond
+        `EVERY` they grow evenly, and the largest batches show what fits.
+        """
         n, most = self.config.lanes, self.config.row_tiles
         longest = min(self.tokens, self.config.tokens)
         many = [[longest], [1], [1] * min(n + 1, most)]
         if longest > n and most > 2:
             many.append([n + 1, 1])
+        ways = self.config.ways
+        for rows in range(2, most + 1) if ways > 1 else ():
+            if rows <= EVERY or rows > most - ways:
+                many += [[min(n, longest)] * rows, [min(rows * n, longest)]]
         self.batches = [
             Batch(lengths, np.zeros((self.config.ways, 4 * self.config.bank_words), bool))
             for lengths in many
