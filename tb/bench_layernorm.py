@@ -73,7 +73,17 @@ async def rows_that_hardly_vary(dut: Any) -> None:
     ports = await start(dut)
     lanes, channels = ports.config["lanes"], min(33, ports.config["hidden"])
     tiles = min(30, -(-ports.config["tokens"] // lanes))
-    await check_layernorm(ports, [level_operation(lanes, channels, tiles, seed=3)])
+    work = level_operation(lanes, channels, tiles, seed=3, furthest=500)
+    await check_layernorm(ports, [work])
+
+
+@cocotb.test()
+async def rows_that_hardly_vary_far_from_zero(dut: Any) -> None:
+    ports = await start(dut)
+    lanes, hidden = ports.config["lanes"], ports.config["hidden"]
+    tiles = min(12, -(-ports.config["tokens"] // lanes))
+    work = level_operation(lanes, hidden, tiles, seed=4, furthest=32766)
+    await check_layernorm(ports, [work])
 
 
 @cocotb.test()

@@ -218,11 +218,15 @@ def random_operation(
     return Operation(z.astype(np.int16), norm, arrival.tolist(), taken_in(stalls))
 
 
-def level_operation(lanes: int, channels: int, tiles: int, seed: int) -> Operation:
-    """Rows that hardly vary, so that n is shifted least and its last bits count."""
+def level_operation(lanes: int, channels: int, tiles: int, seed: int, furthest: int) -> Operation:
+    """Rows that hardly vary, so that n is shifted least and its last bits count.
+
+    furthest: largest mean. Of a large one the last bits of large sums of squares count as well.
+    """
     rng = np.random.default_rng(seed)
     operation = random_operation(lanes, channels, tiles, seed)
-    z = rng.integers(-500, 500, (tiles, lanes, 1)) + rng.integers(-2, 3, operation.z.shape)
+    mean = rng.integers(-furthest, furthest, (tiles, lanes, 1))
+    z = mean + rng.integers(-2, 3, operation.z.shape)
     gamma = rng.integers(-(1 << 15), 1 << 15, channels).astype(np.int16)
     beta = rng.integers(-(1 << 20), 1 << 20, channels).astype(np.int32)
     norm = Norm(gamma, beta, 12, 1, operation.norm.operand_shifts)

@@ -151,6 +151,11 @@ def misplaced(one: Descriptor, before: Sequence[Descriptor], config: Config) -> 
                 return "a NORM waits for its sum already"
             if one.flags & CHAINED and not (embedded and norms[-1].flags & RESIDUAL):
                 return "a NORM with CHAINED follows a NORM with RESIDUAL and its sum"
+            since = before[before.index(norms[-1]) :] if one.flags & CHAINED else []
+            if any(b.opcode == Opcode.LINEAR and not b.flags & BANK for b in since):
+                return (
+                    "a NORM with CHAINED stands behind a LINEAR that reads X8 of the NORM before it"
+                )
             if first and not embedded:
                 return "the NORM of EMBED has no FIRST_TILE"
             return _narrow(before, first)

@@ -36,6 +36,8 @@ from rtl.interface.command import (
 from rtl.interface.config import Config, ceil_div
 
 GATHERS = Flag.FIRST_TILE | Flag.RESIDUAL
+EVERY = 64
+"""Batches of every number of row tiles up to this one are looked at."""
 
 
 def config_for(stream: bytes, config: Config) -> Config:
@@ -132,7 +134,7 @@ class Held:
             case Opcode.TABLE:
                 yield from _of_table(payload[: TABLE_BYTES << bool(one.flags & Flag.WIDE)])
             case Opcode.NORM:
-                yield from self._of_norm(one, before)
+                yield from self._of_norm(one)
             case Opcode.EMBED:
                 self.channels = one.values["channels"]
                 yield from self._of_embed(one, before)
@@ -153,29 +155,29 @@ class Held:
         self.gathered |= one.opcode == Opcode.LINEAR and one.flags & GATHERS == GATHERS
 
     def _begin(self) -> None:
-        """Batches that show what depends on lengths: one token, all, many, a row tile between."""
+        """Batches that show what depends on lengths: one token, all, many, a row tile between.
+
+        With several ways the words of a tensor depend on the row tiles modulo the ways, too. Beyond
+        `EVERY` they grow evenly, and the largest batches show what fits.
+        """
         n, most = self.config.lanes, self.config.row_tiles
         longest = min(self.tokens, self.config.tokens)
         many = [[longest], [1], [1] * min(n + 1, most)]
         if longest > n and most > 2:
             many.append([n + 1, 1])
+        ways = self.config.ways
+        for rows in range(2, most + 1) if ways > 1 else ():
+            if rows <= EVERY or rows > most - ways:
+                many += [[min(n, longest)] * rows, [min(rows * n, longest)]]
         self.batches = [
             Batch(lengths, np.zeros((self.config.ways, 4 * self.config.bank_words), bool))
             for lengths in many
         ]
 
-    def _of_norm(self, one: Descriptor, before: Sequence[Descriptor]) -> Iterator[str]:
+    def _of_norm(self, one: Descriptor) -> Iterator[str]:
         if self.channels:
             yield from self._same(one, "channels")
-        if not one.flags & Flag.CHAINED:
-            return
-        last = max(n for n, b in enumerate(before) if b.opcode == Opcode.NORM)
-        if any(b.opcode == Opcode.LINEAR and not b.flags & Flag.BANK for b in before[last:]):
-            yield (
-                "a NORM with CHAINED overwrites X8 while a LINEAR without BANK before it may "
-                "still read it: put it before that LINEAR"
-            )
-        if one.flags & Flag.FIRST_TILE and not self.gathered:
+        if one.flags & Flag.CHAINED and one.flags & Flag.FIRST_TILE and not self.gathered:
             yield (
                 "a NORM with CHAINED has FIRST_TILE before a sum has gathered the first tokens: "
                 "of a batch it takes its first row tiles instead"

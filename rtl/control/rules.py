@@ -70,10 +70,11 @@ class Rules(wiring.Component):
 
     What holds after the descriptors so far is kept in a few bits: whether X16 holds a sum yet
     (EMBED), a NORM waits for its sum, the sums go on in row tile 0 alone, X16 holds what the latest
-    NORM wrote, X8 has shifts (with `precise`), a TABLE was sent, the result is computed. From them
-    and the descriptor follow FORMAT (no program: a flag that the opcode has not, an operation out
-    of place) and LIMIT (a field exceeds the configuration). docs/architecture.md lists all rules; a
-    stream that keeps them cannot stop the units from making progress.
+    NORM wrote, a LINEAR has read X8 since then, X8 has shifts (with `precise`), a TABLE was sent,
+    the result is computed. From them and the descriptor follow FORMAT (no program: a flag that the
+    opcode has not, an operation out of place) and LIMIT (a field exceeds the configuration).
+    docs/architecture.md lists all rules; a stream that keeps them cannot stop the units from making
+    progress.
 
     Members
     -------
@@ -144,6 +145,7 @@ class Rules(wiring.Component):
         waiting_narrow = Signal()  # of row tile 0 alone
         narrow = Signal()  # the latest sum is one of row tile 0 alone
         stored = Signal()  # the latest NORM wrote X16
+        read = Signal()  # a LINEAR has read X8 since that NORM
         has_wide = bool(self.allowed[Opcode.LINEAR] & Flag.WIDE)
         shifted = Signal() if has_wide else Const(0)  # the latest NORM has SHIFTS
         has_bias = bool(self.config.bias_heads)
@@ -173,6 +175,7 @@ class Rules(wiring.Component):
                         waiting.eq(~flags.chained),
                         waiting_narrow.eq(flags.first_tile),
                         stored.eq(flags.residual),
+                        read.eq(0),
                     ]
                     if has_wide:
                         m.d.sync += shifted.eq(flags.shifts)
@@ -181,6 +184,7 @@ class Rules(wiring.Component):
                 with m.Case(Opcode.EMBED):
                     m.d.sync += [summed.eq(1), waiting.eq(0)]
                 with m.Case(Opcode.LINEAR):
+                    m.d.sync += read.eq(read | ~flags.bank)
                     with m.If(flags.residual):
                         m.d.sync += [waiting.eq(0), narrow.eq(flags.first_tile)]
                     with m.If(flags.logits):
@@ -223,7 +227,7 @@ class Rules(wiring.Component):
                 linear & flags.shifts & (~rotary | others),
             ]
         of_encoder = [
-            is_[Opcode.NORM] & (waiting | (flags.chained & ~stored)),
+            is_[Opcode.NORM] & (waiting | (flags.chained & (~stored | read))),
             is_[Opcode.NORM] & Mux(flags.first_tile, ~summed, narrow),
             is_[Opcode.EMBED] & (summed | ~waiting),
             (linear | is_[Opcode.ATTEND]) & ~summed,

@@ -179,7 +179,7 @@ def test_no_valid_key() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "rule", ["is_[Opcode.NORM] & (waiting | (flags.chained & ~stored))", "of_x8 & ("]
+    "rule", ["is_[Opcode.NORM] & (waiting | (flags.chained & (~stored | read)))", "of_x8 & ("]
 )
 def test_what_no_rule_refuses_ends_with_timeout(rule: str) -> None:
     """The watchdog catches a second NORM before a sum, and X8 read while its NORM waits."""

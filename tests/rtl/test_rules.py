@@ -119,6 +119,10 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
                 return True
             if entry.has(CHAINED) and not (all_norms and all_norms[-1].has(RESIDUAL)):
                 return True
+            of_x8 = [e.opcode == Opcode.LINEAR and not e.has(BANK) for e in before]
+            last = max((n for n, e in enumerate(before) if e.opcode == Opcode.NORM), default=0)
+            if entry.has(CHAINED) and any(of_x8[last:]):
+                return True
             return entry.has(FIRST) if not done else narrow and not entry.has(FIRST)
         case Opcode.EMBED:
             return bool(done) or not waiting or not encoder
@@ -407,6 +411,37 @@ def test_wide_operands_have_no_shifts() -> None:
     found = rtl_errors(streams, config=PRECISE)
     assert [errors[-1] for errors in found] == [error for _, error in cases]
     assert found == [ref_errors(stream, config=PRECISE) for stream in streams]
+
+
+@pytest.mark.parametrize("config", [CONFIG, PRECISE], ids=["plain", "precise"])
+def test_a_chained_norm_comes_before_what_reads_its_x8(config: Config) -> None:
+    """A LINEAR from X8 waits for the NORM before it by its number, and would wait for ever."""
+    header, norm, embed = programs()[0][:3]
+    stored, chained = (
+        dataclasses.replace(norm, flags=flags) for flags in (RESIDUAL, RESIDUAL | CHAINED)
+    )
+    linear = next(e for e in programs()[0] if e.opcode == Opcode.LINEAR)
+    wide, bank, first, v = (
+        dataclasses.replace(linear, flags=flags)
+        for flags in (WIDE * config.precise, BANK, FIRST, TRANSPOSED)
+    )
+    attend = next(e for e in programs()[0] if e.opcode == Opcode.ATTEND)
+    table = Entry(Opcode.TABLE, 0, {})
+    residual = dataclasses.replace(linear, flags=RESIDUAL | BANK)
+    cases = [
+        ([chained], Error.NONE),
+        ([chained, chained], Error.NONE),
+        ([bank, table, attend, chained], Error.NONE),
+        ([linear, stored, residual, chained], Error.NONE),
+        *(([one, chained], Error.FORMAT) for one in (linear, wide, first, v)),
+        ([linear, bank, table, attend, chained], Error.FORMAT),
+        ([chained, linear, chained], Error.FORMAT),
+        ([linear, stored, residual, wide, chained], Error.FORMAT),
+    ]
+    streams = [[header, stored, embed, *behind] for behind, _ in cases]
+    found = rtl_errors(streams, config=config)
+    assert [errors[-1] for errors in found] == [error for _, error in cases]
+    assert found == [ref_errors(stream, config=config) for stream in streams]
 
 
 def test_a_position_bias_stands_behind_its_header() -> None:

@@ -18,6 +18,7 @@ from golden.encoder import run as golden
 from golden.model import Model, Shape
 from golden.random import random_model
 from rtl.compile.program import Program, Step, compile_model, embedding_table
+from rtl.compile.unchecked import violations
 from rtl.interface.command import NO_FLAGS, Flag, Stream, bank_address
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
@@ -222,6 +223,32 @@ def test_streams_that_cannot_be_run(tiny: Loaded) -> None:
     assert {name: r.error.name for (name, *_), r in zip(cases, results, strict=True)} == {
         name: error.name for name, _, error in cases
     }
+
+
+@pytest.mark.parametrize("precise", [False, True], ids=["plain", "precise"])
+def test_a_chained_norm_does_not_overtake_a_linear(precise: bool) -> None:
+    """Its row tiles would be done before the last tile of a LINEAR from X8 asks for its NORM's."""
+    config = replace(CONFIG, tokens=24, precise=precise)
+    hidden = 16 if precise else 8
+    shape = replace(TINY, hidden=hidden, head_size=hidden // 2, positions=24)
+    model = random_model(shape, 0, precise=precise)
+    program = compile_model(model, config, whole_last_layer=True)
+    table = embedding_table(model, config.lanes)
+    steps = {step.name: step for step in program.steps}
+    norm = steps.pop("layer.0.attention.norm")
+    assert norm.flags & Flag.CHAINED
+    assert bool(steps["layer.0.q"].flags & Flag.WIDE) == precise
+    # Two passes take a LINEAR longer than the NORM takes; one pass does behind an ATTEND.
+    moved = ["layer.0.q"] if precise else ["layer.0.k", "layer.0.v", "layer.0", "layer.0.q"]
+    first = [steps.pop(name) for name in ("header", "embedding.norm", "embedding.sum", *moved)]
+    bad = steps_of(program, *first, norm, *steps.values())
+    assert any("NORM with CHAINED" in line for line in violations(bad, config))
+    rng, jobs = np.random.default_rng(1), []
+    for lengths in ([1], [12], [20], [24], [1] * 6):
+        ids, types = (rng.integers(0, most, sum(lengths)) for most in (30, 2))
+        jobs.append(Job(bad, table, ids, types, lengths=lengths))
+    results = volume.simulate(config, jobs, patience=20_000)
+    assert {result.error for result in results} == {Error.FORMAT}
 
 
 def test_a_tensor_that_outgrows_its_bank(tiny: Loaded) -> None:

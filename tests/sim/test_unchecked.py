@@ -7,18 +7,20 @@ specification by `rtl.compile.unchecked`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from rtl.compile import unchecked
 from rtl.compile.__main__ import main
 from rtl.compile.fit import fitting_model, has_gates
 from rtl.compile.image import Image, image_bytes
 from rtl.compile.program import compile_model
-from rtl.compile.unchecked import config_for, violations
+from rtl.compile.unchecked import Held, config_for, violations
 from rtl.interface.command import ROTARY_BIT, Flag, Opcode, bank_address
-from rtl.interface.config import Config
+from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
 from sim.machine.job import Packets
 from tb.scenarios import FAMILIES, SMALL, family
@@ -45,7 +47,7 @@ pytestmark = pytest.mark.verilator
 
 N = 4
 ALL, BATCH = 4, 6  # sound token packets of a subject: as many tokens as it takes; two sequences
-POST, PRE, CUT = 8, 6, 7  # subjects: logits of every token; CHAINED; its last layer cut
+POST, CUT = 8, 7  # subjects: logits of every token; CHAINED, its last layer cut
 Change = Callable[[Subject, list[Part]], object]
 
 
@@ -81,16 +83,6 @@ def of_column(name: str, plane: int, value: int, column: int = 0) -> Change:
 def parameter_s(name: str, value: int) -> Change:
     """s of every column of the first column tile."""
     return both(*(of_column(name, 6, value, column) for column in range(N)))
-
-
-def before(name: str, other: str) -> Change:
-    """Move the descriptor that computes `name` before another."""
-
-    def change(subject: Subject, pieces: list[Part]) -> None:
-        moved = pieces.pop(place(subject, name))
-        pieces.insert(place(subject, other), moved)
-
-    return change
 
 
 def changed(number: int, change: Change | None) -> tuple[Subject, bytes]:
@@ -158,8 +150,6 @@ UNCHECKED: list[tuple[str, int, Change, str]] = [
      "destination_stride is 7: row tiles of 8 columns overlap"),
     ("factors", POST, fields("embedding.sum", token_factor=255, position_factor=255),
      "token_factor and position_factor are 255 and 255: they must be 1 or more, and at most 25"),
-    ("CHAINED behind a LINEAR", PRE, before("layer.0.q", "layer.0.attention.norm"),
-     "a NORM with CHAINED overwrites X8 while a LINEAR without BANK before it may still read it"),
     ("CHAINED with FIRST_TILE", CUT,
      both(*(flagged(name, Flag.FIRST_TILE)
             for name in ("layer.0.attention.norm", "layer.0.k", "layer.0.v"))),
@@ -226,6 +216,7 @@ def test_six_bits_of_s_count(s: int) -> None:
 BIASED, WINDOWED = config(N, bias_heads=2), config(N, windows=True)
 GATED, ROTARY = config(N, gated=True), config(N, rotary_pairs=8)
 LIMITS = [(1, config(N)), (2, config(N)), (3, BIASED), (4, WINDOWED), (5, GATED), (6, ROTARY)]
+LIMITS += [(7, config(N, 16))]
 
 
 def test_a_position_bias_that_is_too_short() -> None:
@@ -349,6 +340,41 @@ def test_what_is_allowed_depends_on_nothing_else(seed: int, limits: Config) -> N
         codes.append(first[0])
         assert again == first, case.runs[0].model.data.hex()
     assert codes.count(Error.NONE) > 100
+
+
+class Other(Held):
+    """Of other batches: any number of row tiles, cut anywhere."""
+
+    def _begin(self) -> None:
+        super()._begin()
+        rng, blank = Random(1), self.batches[0]
+        found = [[5, 1, 2]]
+        while len(found) < 60:
+            one = [rng.randint(1, 24) for _ in range(rng.randint(1, 6))]
+            if sum(ceil_div(tokens, N) for tokens in one) <= self.config.row_tiles:
+                found.append(one)
+        self.batches = [replace(blank, lengths=one, written=blank.written.copy()) for one in found]
+
+
+@pytest.mark.parametrize("columns", [8, 16, 32])
+def test_what_any_batch_shows_is_named(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With c ways what is written depends on every number of row tiles; V is read elsewhere."""
+    limits = Config(lanes=N, columns=columns, tokens=24, hidden=16, ffn=20, labels=3)
+    shape = replace(SMALL["shared-keys"], heads=3, kv_heads=1, head_size=4)
+    made = compile_model(family("shared-keys", shape), limits, whole_last_layer=True)
+    steps = list(made.steps)
+    last = max(n for n, step in enumerate(steps) if step.opcode is Opcode.ATTEND)
+    wrong = []
+    for offset in range(0, 64, 4):
+        values = steps[last].values | {"value": bank_address(offset % 3, offset)}
+        changed_step = replace(steps[last], values=values)
+        stream = replace(made, steps=(*steps[:last], changed_step, *steps[last + 1 :])).stream()
+        named = any(violations(stream, limits))
+        with monkeypatch.context() as patch:
+            patch.setattr(unchecked, "Held", Other)
+            shown_by = list(violations(stream, limits))
+        wrong += [(offset, line) for line in shown_by if not named]
+    assert wrong == []
 
 
 CHANGES = (field, field, flags, order, missing, doubled, of_two_models, bits_of_a_descriptor)

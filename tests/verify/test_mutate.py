@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,25 @@ def test_a_bench_kills_what_is_not_known(
     (found,) = json.loads(figures.read_text())
     assert found["killed"] + len(found["equivalent"]) + len(found["known"]) == 40
     assert found["percent"] >= 95
+
+
+@pytest.mark.thorough
+@pytest.mark.verilator
+def test_the_bench_of_layernorm_sees_every_bit_of_large_sums_of_squares() -> None:
+    """Of 2^28 to 2^36, in each lane; rows of a larger sum are constant, and their n is 0."""
+    whole, some = drawn(sourced("layernorm", CONFIG), "layernorm", 600, 1)
+    entry = Known("layernorm", "", at=("norm_lane.s2.eq",), port="Y")
+    add = next(mutant for mutant in some if entry.covers("layernorm", mutant))
+    mutants = [
+        dataclasses.replace(
+            add, mode="cnot1", module=f"layernorm.lane{lane}", bit=bit, other=leading
+        )
+        for leading in range(28, 37)
+        for lane, bit in enumerate(Random(leading).sample(range(leading), 4))
+    ]
+    job = bench.prepared("layernorm", CONFIG, whole, mutants)
+    unseen = [m.fault for m, by in zip(mutants, bench.play(job, len(mutants), 1)) if not by]
+    assert unseen == []
 
 
 @pytest.mark.verilator

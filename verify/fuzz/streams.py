@@ -144,7 +144,7 @@ def opcode(rng: Random, subject: Subject, run: Run) -> Run:
     """Another opcode over the same fields."""
     pieces = parts(subject)
     body, _ = rng.choice(pieces)
-    body[0] = rng.choice((*range(9), rng.randrange(256)))
+    body[0] = rng.choice((0, *Opcode, rng.randrange(256)))
     return _played(run, pieces, subject)
 
 
