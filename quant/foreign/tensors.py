@@ -26,6 +26,8 @@ _ACTIVATIONS = {theirs: ours for ours, entry in ACTIVATIONS.items() for theirs i
 BUFFERS = ("position_ids", "token_type_ids")
 """Tensors of old checkpoints that hold no weights."""
 
+FURTHEST_MAX = 10**300
+"""Of a bucket's distance, which is divided as a float64."""
 
 QK_NORM = "a norm of Q and K behind their projections (QK-norm), which has no operation"
 EXPERTS = "experts, of which a router chooses some for each token, where a layer has one network"
@@ -127,7 +129,17 @@ class Tensors:
         }
 
     def position_bias(self, name: str, buckets: int, furthest: int, tokens: int) -> Arrays:
-        """The bias of sequences of up to `tokens` tokens, of a table [buckets, heads]."""
+        """The bias of sequences of up to `tokens` tokens, of a table [buckets, heads].
+
+        Raises CheckpointError for numbers that no bucket of a distance follows from: transformers
+        divides by zero there, or reads outside of the table.
+        """
+        if buckets < 4 or not buckets // 4 < furthest <= FURTHEST_MAX:
+            raise CheckpointError(
+                f"config.json: relative_attention_num_buckets is {buckets} and "
+                f"relative_attention_max_distance {furthest}: they must be 4 or more, and more "
+                f"than a fourth of the buckets, up to {FURTHEST_MAX:.0e}"
+            )
         table = self.table(name)
         if len(table) != buckets:
             raise CheckpointError(
