@@ -241,16 +241,20 @@ def labels_of(config: Config, classifier: Floats) -> tuple[str, ...]:
             f"config.json: id2label is {names!r}: it must name each output, as in "
             '{"0": "negative", "1": "positive"}'
         )
-    if sorted(names) != sorted(str(i) for i in range(count)):
+    outputs = [str(i) for i in range(count)]
+    wrong = [f"output {i} has no name" for i in outputs if i not in names]
+    wrong += [f"there is no output {i}" for i in names if i not in outputs]
+    if wrong:
         raise CheckpointError(
-            f"classifier has {count} outputs, but id2label in config.json names {len(names)} labels"
+            f"classifier has {count} outputs, but id2label in config.json names {len(names)} "
+            f"labels: {wrong[0]}"
         )
     if config.get("num_labels") not in (None, count):
         raise CheckpointError(
             f"config.json: num_labels is {config['num_labels']!r}, but classifier has {count} "
             "outputs, as id2label has names: leave it out"
         )
-    labels = [names[str(i)] for i in range(count)]
+    labels = [names[i] for i in outputs]
     for index, name in enumerate(labels):
         if name is None or not str(name).strip():
             raise CheckpointError(f"config.json: id2label calls output {index} {name!r}: name it")

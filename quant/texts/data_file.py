@@ -7,6 +7,7 @@ For a model with a class for every token a file has the words of a text and the 
 import argparse
 import codecs
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -331,7 +332,13 @@ class Columns:
             label = one_of("--label-column", [label], asked) or label
         each: tuple[str, ...] = ()
         if label not in found:
-            places = [column_of(path, line, found, [name]) for name in outputs]
+            spelled = Counter(name.strip().casefold() for name in outputs)
+            places = [
+                column_of(path, line, found, [name])
+                if spelled[name.strip().casefold()] == 1
+                else next((one for one in found if one.strip() == name.strip()), None)
+                for name in outputs
+            ]
             each = tuple(place for place in places if place is not None)
             if each and len(each) < len(outputs):
                 missing = outputs[places.index(None)]

@@ -3,6 +3,7 @@ import random
 
 import pytest
 
+from quant.model.spec import CLASSIFICATION, MULTI_LABEL, TOKEN_CLASSIFICATION
 from quant.texts.corpora import load_texts
 from quant.texts.data_file import Layout, Review, TextError, label_names, read_texts
 
@@ -177,6 +178,34 @@ def test_an_exact_name_comes_before_one_in_another_case(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("text,label\nx,US\ny,us\n")
     assert [review.label for review in read_texts(path, names=["us", "US"])] == [1, 0]
+
+
+CASED = ("x_There", "x_there", "No")
+
+
+@pytest.mark.parametrize(
+    ("task", "header", "rows", "found"),
+    [
+        (CLASSIFICATION, "text,label", ["a,x_there", "b,x_There", "c,NO"], [1, 0, 2]),
+        (MULTI_LABEL, "text,label", ["a,x_there;no", "b,x_There"], [(0, 1, 1), (1, 0, 0)]),
+        (MULTI_LABEL, "text,x_there,NO,x_There", ["a,1,0,0", "b,0,1,1"], [(0, 1, 0), (1, 0, 1)]),
+        (TOKEN_CLASSIFICATION, "tokens,tags", ["a b,x_there no"], [(1, 2)]),
+        (CLASSIFICATION, "text,label", ["a,no", "b,X_THERE"], ":3: 'label' is 'X_THERE', and x_T"),
+        (MULTI_LABEL, "text,label", ["a,no;X_there"], ":2: 'label' is 'X_there', and x_There, x_t"),
+        (MULTI_LABEL, "text,x_there,no", ["a,1,0"], "a column 'x_there' and none 'x_There'"),
+        (TOKEN_CLASSIFICATION, "tokens,tags", ["a b,X_there no"], "tag of word 1 is 'X_there', an"),
+    ],
+)
+def test_classes_that_differ_in_case_alone(task, header, rows, found, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join([header, *rows]))
+    if isinstance(found, str):
+        with pytest.raises(TextError, match=found):
+            read_texts(path, names=CASED, task=task)
+        return
+    reviews = read_texts(path, names=CASED, task=task)
+    kind = {CLASSIFICATION: "label", TOKEN_CLASSIFICATION: "tags"}.get(task, "targets")
+    assert [getattr(review, kind) for review in reviews] == found
 
 
 def test_label_names_that_differ_in_case_alone_are_one(tmp_path):

@@ -89,8 +89,11 @@ def test_the_encoder_equals_transformers(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("family", NAMES)
 @pytest.mark.parametrize(
     ("count", "furthest"),
-    [*((count, 128) for count in (0, 1, 2, 3, 4, 5, 7, 33)), (4, 1), (4, 2), (32, 8), (32, 9)]
-    + [(32, 7), (32, 0), (32, -1), (600, 150), (600, 151), (32, 10**30), (32, 10**310)],
+    [
+        *((count, 128) for count in (0, 1, 2, 3, 4, 5, 7, 33)),
+        *((32, furthest) for furthest in (-1, 0, 7, 8, 9, 10**30, 10**310)),
+        *((4, 1), (4, 2), (600, 150), (600, 151)),
+    ],
 )
 def test_buckets_are_followed_where_transformers_runs_them_and_refused_elsewhere(
     family: str, count: int, furthest: int, tmp_path: Path
