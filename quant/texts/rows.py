@@ -288,6 +288,11 @@ def _is_text(row: object) -> bool:
 
 
 def _plain_rows(path: Path, lines: Lines) -> Iterator[Row]:
+    """A line is a row; those behind the last text are none."""
+    last = 0
     for number, line in enumerate(lines, 1):
         if line.strip():
+            for empty in range(last + 1, number):
+                yield empty, {"text": ""}
             yield number, {"text": line.strip()}
+            last = number

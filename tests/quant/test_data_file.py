@@ -5,7 +5,14 @@ import pytest
 
 from quant.model.spec import CLASSIFICATION, MULTI_LABEL, TOKEN_CLASSIFICATION
 from quant.texts.corpora import load_texts
-from quant.texts.data_file import Layout, Review, TextError, label_names, read_texts
+from quant.texts.data_file import (
+    Layout,
+    Review,
+    TextError,
+    label_names,
+    read_texts,
+    stream_texts,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +57,6 @@ def test_indices_as_labels_name_themselves(tmp_path):
         ("a.csv", b"review,label\nx,1\n", r"a\.csv has no column 'text': its header is review, la"),
         ("a.csv", b"", r"a\.csv holds no text"),
         ("a.csv", b"text,label\n", r"a\.csv holds no text"),
-        ("a.csv", b"text,label\nx,1\n ,0\n", r"a\.csv:3: 'text' is empty"),
         ("a.csv", b"text,label\nx,good\n", r"a\.csv:2: 'label' is 'good', not an index from 0"),
         ("a.csv", b"text,label\nx,-1\n", r"a\.csv:2: 'label' is '-1', not an index from 0"),
         ("a.csv", b'text,label\n"x,1\n', r"a\.csv:2: not CSV: unexpected end of data"),
@@ -73,7 +79,7 @@ def test_indices_as_labels_name_themselves(tmp_path):
             b"text,label\nGood, very,1\n",
             r"a\.csv:2: 3 values under a header of 2: ",
         ),
-        ("a.csv", b"text,pair\nx,\n", r"a\.csv:2: 'pair' is empty"),
+        ("a.csv", b"text,pair\nx,\n", r"a\.csv holds no text"),
         ("a.tsv", b"text\tpair\nx\n", r"a\.tsv:2: 'pair' is missing: 1 value under a"),
         ("a.csv", b"text,label\nx,1.5\n", r"a\.csv:2: 'label' is '1\.5', not an index from 0"),
         ("a.csv", b"text,label\nx,4096\n", r"a\.csv:2: 'label' is 4096: an index must be"),
@@ -165,6 +171,39 @@ def test_an_unquoted_tsv_keeps_its_quotes(tmp_path):
     path.write_text('text\tlabel\n"Good" and "bad"\t0\n"open\t1\n"whole ""field"""\t1\n')
     texts = [review.text for review in read_texts(path)]
     assert texts == ['"Good" and "bad"', '"open', 'whole "field"']
+
+
+EMPTY = [
+    ("a.txt", "x\n\n \ny\n\n", 2, 2, {}),
+    ("a.csv", "text,label\nx,1\n ,0\n,1\ny,0\n", 2, 3, {}),
+    ("a.tsv", "text\tlabel\n\t1\nx\t0\ny\t1\n", 1, 2, {}),
+    ("a.jsonl", '{"text": null}\n{"text": "x"}\n{"text": "y"}\n{"text": ""}\n', 2, 1, {}),
+    ("a.csv", "text,pair\nx,a\n,b\ny,c\nz,\n", 2, 3, {}),
+    (
+        "a.jsonl",
+        '{"tokens": ["x"], "tags": [1]}\n{"tokens": [], "tags": [1]}\n{"tokens": null}\n'
+        '{"text": " "}\n{"tokens": "y", "tags": "0"}\n',
+        3,
+        2,
+        {"task": TOKEN_CLASSIFICATION},
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "count", "first", "more"), EMPTY)
+def test_rows_without_a_text_are_left_out_and_counted(
+    name, content, count, first, more, tmp_path, capsys
+):
+    path = tmp_path / name
+    path.write_text(content)
+    reviews = read_texts(path, names=("n", "p"), **more)
+    assert [review.text for review in reviews] == ["x", "y"]
+    assert f"rows without a text are left out: {count}, the first is {path}:{first}\n" in (
+        capsys.readouterr().err
+    )
+    kept = list(stream_texts(path, names=("n", "p"), empty=True, **more))
+    assert [review for review in kept if review.present] == reviews
+    assert len(kept) == 2 + count * (name != "a.txt")
 
 
 @pytest.mark.parametrize("label", ["1", "1.0", "1.", 1, 1.0, "sport", "SPORT", " Sport "])
