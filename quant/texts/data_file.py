@@ -35,7 +35,7 @@ from quant.texts.data_label import (
     shown,
     word,
 )
-from quant.texts.rows import TextError, column_of, place, reading, rows
+from quant.texts.rows import TextError, called, column_of, place, reading, rows
 from quant.texts.targets import Targets
 
 TEXT_COLUMNS = ("text", "text_a", "text1", "sentence1", "sentence", "premise", "question")
@@ -448,7 +448,7 @@ def _said(
 
 
 def _names(columns: Sequence[str]) -> str:
-    return ", ".join(" ".join(name.split()) for name in columns)[:200] or "nothing"
+    return ", ".join(map(called, columns))[:200] or "nothing"
 
 
 def _content(

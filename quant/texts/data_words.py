@@ -19,7 +19,7 @@ from typing import Any
 
 from quant.texts import parquet
 from quant.texts.data_label import INDICES, Labels, shown
-from quant.texts.rows import TextError, column_of, decoded, place, reading, rows
+from quant.texts.rows import TextError, called, column_of, decoded, place, reading, rows
 
 WORD_COLUMNS = ("tokens", "words")
 TAG_COLUMNS = ("ner_tags", "tags", "labels", "label", "pos_tags")
@@ -194,11 +194,12 @@ def _columns(
     say: bool = False,
 ) -> tuple[str, str | None]:
     """The columns of words, or of a text, and of tags; other tags are named on stderr if asked."""
+    listed = ", ".join(map(called, found))[:200] or "nothing"
     of_words = column_of(path, line, found, [words] if words else [*WORD_COLUMNS, TEXT_COLUMN])
     if of_words is None:
         wanted = repr(words) if words else f"{', '.join(WORD_COLUMNS)} or {TEXT_COLUMN}"
         raise TextError(
-            f"{place(path, line)}: it has no {wanted}, but {', '.join(found)[:200] or 'nothing'}: "
+            f"{place(path, line)}: it has no {wanted}, but {listed}: "
             "name the column of the words with --text-column"
         )
     if tags == "":
@@ -207,7 +208,7 @@ def _columns(
     of_tags = column_of(path, line, found, [tags] if tags else TAG_COLUMNS)
     if tags and of_tags is None:
         raise TextError(
-            f"{place(path, line)}: it has no {tags!r}, but {', '.join(found)[:200]}: name the "
+            f"{place(path, line)}: it has no {tags!r}, but {listed}: name the "
             "column of the tags with --label-column"
         )
     others = [name for name in found if name.strip().casefold() in TAG_COLUMNS and name != of_tags]

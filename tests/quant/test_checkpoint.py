@@ -249,6 +249,47 @@ def test_refuses_tensors(tmp_path: Path) -> None:
             load(tiny.write(tmp_path / name, arrays=good | change))
 
 
+@pytest.mark.parametrize("config", [True, False])
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        (
+            "adapter_config.json",
+            "adapter_config.json says that .* adapter: fold it into its model, b",
+        ),
+        ("adapter_model.safetensors", "adapter_model.safetensors is an adapter: fold it into"),
+        ("model.gguf", "model.gguf is GGUF, the weights of llama.cpp: give the checkpoint that"),
+        ("model.onnx", "model.onnx is ONNX, a graph with its weights: give the checkpoint that"),
+        ("onnx/model.onnx", "model.onnx is ONNX, a graph with its weights: give the checkpoint"),
+        ("tf_model.h5", "tf_model.h5 is the weights of TensorFlow: give the checkpoint that"),
+        ("bert.ckpt.index", "bert.ckpt.index is the weights of TensorFlow or Lightning: give"),
+        ("flax_model.msgpack", "flax_model.msgpack is the weights of Flax: give the checkpoint"),
+        ("pytorch_model.bin", "only as a pickle .pytorch_model.bin., .*: save the model with safe"),
+    ],
+)
+def test_a_folder_with_something_else_says_what_lies_there(
+    file: str, message: str, config: bool, tmp_path: Path
+) -> None:
+    tiny.write(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    if not config:
+        (tmp_path / "config.json").unlink()
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text('{"base_model_name_or_path": "bert-base-uncased"}')
+    with pytest.raises(CheckpointError, match=message):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "prefix", ["module.", "_orig_mod.", "base_model.model.", "module._orig_mod."]
+)
+def test_a_wrapper_about_the_model_is_said(prefix: str, tmp_path: Path) -> None:
+    wrapped = {f"{prefix}{name}": tensor for name, tensor in tiny.tensors().items()}
+    first = next(one for one in ("module.", "_orig_mod.", "base_model.") if prefix.startswith(one))
+    with pytest.raises(CheckpointError, match=f"the tensors are called {first}.*: save "):
+        load(tiny.write(tmp_path, arrays=wrapped))
+
+
 def test_refuses_files(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"no checkpoint directory .*nowhere: it must exist"):
         load(tmp_path / "nowhere")

@@ -173,6 +173,20 @@ def test_an_unquoted_tsv_keeps_its_quotes(tmp_path):
     assert texts == ['"Good" and "bad"', '"open', 'whole "field"']
 
 
+def test_the_column_that_pandas_gives_no_name(tmp_path, capsys):
+    path = tmp_path / "a.csv"
+    path.write_text(",text,label\n0,A fine film.,1\n1,Dull.,0\n")
+    assert [review.label for review in read_texts(path)] == [1, 0]
+    assert capsys.readouterr().err == f"note: {path}: not read: (no name)\n"
+    for task in (CLASSIFICATION, TOKEN_CLASSIFICATION):
+        layout = Layout(text="other")
+        with pytest.raises(TextError, match=r"\(no name\), text, label: name"):
+            read_texts(path, names=("a", "b"), layout=layout, task=task)
+    path.write_text("text,\nx\n")
+    with pytest.raises(TextError, match=r":2: '\(no name\)' is missing"):
+        read_texts(path)
+
+
 EMPTY = [
     ("a.txt", "x\n\n \ny\n\n", 2, 2, {}),
     ("a.csv", "text,label\nx,1\n ,0\n,1\ny,0\n", 2, 3, {}),
