@@ -605,7 +605,13 @@ def calibrate_into(
 
 
 def save(quantized: Quantized, checkpoint: Checkpoint, out: Path) -> None:
-    """The quantized model with its tokenizer or front end beside it: it can be used alone."""
+    """The quantized model with its tokenizer or front end beside it: it can be used alone.
+
+    A checkpoint's path is kept as it was given where the folder of the call is above ``out``, from
+    which it is found again; else it is made absolute.
+    """
+    if not out.resolve().is_relative_to(Path.cwd()):
+        quantized.info["checkpoint"]["directory"] = str(checkpoint.directory.absolute())
     reader.save(checkpoint, out)
     store.save(quantized.model, out, quantized.info)
 

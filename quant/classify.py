@@ -42,7 +42,7 @@ from quant.measure.answers import (
 from quant.model import float_model
 from quant.model.spec import LABELLED, QUESTION_ANSWERING, REGRESSION, EncoderSpec, Floats
 from quant.quantized_model import QuantizedModel
-from quant.texts.data_file import add_columns, layout_of
+from quant.texts.data_file import add_columns, layout_of, until_a_text
 
 EXAMPLES = """\
 examples:
@@ -195,12 +195,15 @@ def classify_file(classifier: Classifier, options: argparse.Namespace) -> int:
     """Every text of --batch; the counts go to stderr where the lines go to standard output."""
     spec, layout = classifier.spec, layout_of(options)
     reviews = images.stream(
-        options.batch, inputs=spec.inputs, names=spec.labels, layout=layout, task=spec.task
+        options.batch,
+        inputs=spec.inputs,
+        names=spec.labels,
+        layout=layout,
+        task=spec.task,
+        empty=True,
     )
-    first = next(reviews, None)
-    if first is None:
-        raise ValueError(f"{options.batch} holds no text")
-    shown = progress(chain([first], reviews), "classifying")
+    before = list(until_a_text(reviews, str(options.batch)))
+    shown = progress(chain(before, reviews), "classifying")
 
     def placed(texts: Sequence[Tokens]) -> tuple[Model, list[Tokens]]:
         its, numbered = classifier.placed(texts)

@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -32,7 +32,7 @@ from quant.measure.metrics import spearman
 from quant.measure.vectors import cosines, ndcg, nearest, of_pairs
 from quant.model.spec import TEXTS
 from quant.texts.corpora import CORPORA
-from quant.texts.data_file import Review, add_columns, layout_of
+from quant.texts.data_file import Review, add_columns, layout_of, until_a_text
 from quant.texts.rows import TextError
 
 SPLIT = "test"
@@ -53,7 +53,8 @@ examples:
 """
 
 Vectors = NDArray[np.float64]
-Write = Callable[[Review, Tokens, Vectors], object]
+Write = Callable[[Review, Tokens | None, Vectors | None], object]
+"""Of a row without a text tokens and vector are None."""
 
 
 KEYS = {
@@ -62,7 +63,7 @@ KEYS = {
     "width": "numbers of a vector",
     "compared_texts": "the first ones, which the float model read too; 0: those below lack",
     "mean_cosine?, worst_cosine?": "of golden's vectors and float's",
-    "worst_text?": "its text, counted from 1",
+    "worst_text?": "its row, counted from 1",
     "nearest_same?": "share whose nearest other text is the same in both models, 0 to 1",
     "pair_spearman?": f"rank correlation of golden's and float's cosines, all pairs of {PAIRED:,}",
     "queries?": f"of the first texts those of {WORDS} words or more, searched for by a third of it",
@@ -72,7 +73,10 @@ KEYS = {
 
 @dataclass
 class Embedded:
-    """What came of the texts; integers and floats hold the vectors of those compared [n, H]."""
+    """What came of the texts; integers and floats hold the vectors of those compared [n, H].
+
+    rows: of these, from 1; those without a text count.
+    """
 
     width: int
     inputs: str = TEXTS
@@ -81,6 +85,7 @@ class Embedded:
     cut: int = 0
     integers: list[Vectors] = field(default_factory=list)
     floats: list[Vectors] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
     queries: list[int] = field(default_factory=list)
     ndcg: dict[str, float] = field(default_factory=dict)
 
@@ -103,7 +108,7 @@ class Embedded:
             values |= {
                 "mean_cosine": float(found.mean()),
                 "worst_cosine": float(found.min()),
-                "worst_text": int(found.argmin()) + 1,
+                "worst_text": self.rows[found.argmin()],
                 "nearest_same": same,
                 "pair_spearman": ordered,
                 "queries": len(self.queries),
@@ -155,25 +160,33 @@ def embed(
     """
     result = Embedded(embedder.spec.outputs, embedder.spec.inputs)
     asked: list[Tokens] = []
+    number = 0
     while chunk := list(islice(reviews, CHUNK)):
         encoded = []
-        for number, review in enumerate(chunk, result.texts + 1):
+        present, rows = [review for review in chunk if review.present], []
+        for review in chunk:
+            number += 1
+            if not review.present:
+                continue
+            rows.append(number)
             try:
                 encoded.append(embedder.tokens(review.content, max_tokens=tokens))
             except InputError as error:
                 raise TextError(f"text {number}: {error}") from None
-        vectors = embedder.integers(encoded)
-        if embedder.checkpoint is not None and result.texts < compared:
-            count = min(compared - result.texts, len(chunk))
+        vectors = embedder.integers(encoded) if encoded else np.empty((0, result.width))
+        if encoded and embedder.checkpoint is not None and result.texts < compared:
+            count = min(compared - result.texts, len(encoded))
             result.floats.append(embedder.floats(encoded[:count]))
             result.integers.append(vectors[:count])
-            for place, review in enumerate(chunk[:count], result.texts):
+            result.rows += rows[:count]
+            for place, review in enumerate(present[:count], result.texts):
                 if len(asked) < QUERIES and (query := _query(embedder, review, tokens)):
                     asked.append(query)
                     result.queries.append(place)
-        for review, one, vector in zip(chunk, encoded, vectors):
-            write(review, one, vector)
-        result.texts += len(chunk)
+        made = zip(encoded, vectors)
+        for review in chunk:
+            write(review, *(next(made) if review.present else (None, None)))
+        result.texts += len(encoded)
         result.tokens += sum(len(one.ids) for one in encoded)
         result.cut += sum(one.dropped > 0 for one in encoded)
     if asked:
@@ -201,7 +214,8 @@ def _query(embedder: Embedder, review: Review, tokens: int) -> Tokens | None:
 def writing(out: Path | None, width: int) -> Iterator[Write]:
     """What writes a text's vector to ``out``, which appears whole when the block ends, or not.
 
-    A .npy holds float32 [n, width]; a .jsonl a line of JSON a text, seven decimals a number.
+    A .npy holds float32 [n, width]; a .jsonl a line of JSON a text, seven decimals a number. A row
+    without a text is not a number there, and null here.
     """
     if out is None:
         yield lambda *_: None
@@ -226,8 +240,9 @@ class _Rows:
         values = {"descr": "<f4", "fortran_order": False, "shape": (self.rows, self.width)}
         np.lib.format.write_array_header_1_0(self.file, values)
 
-    def write(self, review: Review, tokens: Tokens, vector: Vectors) -> None:
+    def write(self, review: Review, tokens: Tokens | None, vector: Vectors | None) -> None:
         self.rows += 1
+        vector = np.full(self.width, np.nan) if vector is None else vector
         self.file.write(vector.astype("<f4").tobytes())
 
     def end(self) -> None:
@@ -235,10 +250,12 @@ class _Rows:
         self._header()
 
 
-def _line(review: Review, tokens: Tokens, vector: Vectors) -> bytes:
-    line: dict[str, Any] = {"text": review.text, "tokens": len(tokens.ids)}
-    line["dropped_tokens"] = tokens.dropped
-    line["embedding"] = [round(float(x), 7) for x in vector]
+def _line(review: Review, tokens: Tokens | None, vector: Vectors | None) -> bytes:
+    line: dict[str, Any] = {"text": review.text, "embedding": None}
+    if tokens is not None and vector is not None:
+        line = {"text": review.text, "tokens": len(tokens.ids)}
+        line["dropped_tokens"] = tokens.dropped
+        line["embedding"] = [round(float(x), 7) for x in vector]
     return (json.dumps(line, ensure_ascii=False) + "\n").encode()
 
 
@@ -292,16 +309,11 @@ def check_arguments(options: argparse.Namespace) -> None:
 
 def texts(options: argparse.Namespace, read: str) -> Iterator[Review]:
     """The inputs of this kind that the options name; ValueError where there is none."""
-    layout = layout_of(options)
+    layout = replace(layout_of(options), pair="")
     if read == TEXTS and options.data in CORPORA:
         return iter(CORPORA[options.data](SPLIT))
-    reviews = images.stream(options.data, inputs=read, names=(), layout=layout)
-    first = next(reviews, None)
-    if first is None:
-        raise ValueError(f"{options.data} holds no text")
-    if first.pair is not None:
-        print(f"note: {options.data}: second texts are not embedded", file=sys.stderr)
-    return chain([first], reviews)
+    reviews = images.stream(options.data, inputs=read, names=(), layout=layout, empty=True)
+    return chain(list(until_a_text(reviews, options.data)), reviews)
 
 
 def embed_command(options: argparse.Namespace) -> int:

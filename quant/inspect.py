@@ -56,6 +56,7 @@ from quant.texts.corpora import CORPORA
 from quant.texts.data_file import add_columns, layout_of
 from rtl.compile.fit import (
     biased_heads,
+    fixed_tokens,
     has_gates,
     has_rms_norm,
     longest_sequence,
@@ -239,9 +240,9 @@ def parser() -> Parser:
     result.add_argument(
         "--tokens",
         type=positive,
-        default=TOKENS,
         metavar="N",
-        help=f"length of the counted sequence (default: {TOKENS}, or the longest of the model)",
+        help=f"length of the counted sequence (default: {TOKENS}, or the longest of the model; of "
+        "images the one that they have)",
     )
     result.add_argument(
         "--data",
@@ -272,9 +273,15 @@ def inspect_command(options: argparse.Namespace) -> int:
     checkpoint = load(directory, options.task)
     say(checkpoint)
     spec = checkpoint.spec
-    tokens = min(options.tokens, spec.max_tokens)
-    print(description(checkpoint))
     model, found, refused = stand_in(checkpoint), [], {}
+    fixed = fixed_tokens(model, {"spec": spec.to_json()})
+    tokens = min(options.tokens or fixed or TOKENS, spec.max_tokens)
+    if fixed and options.tokens not in (None, fixed):
+        raise ValueError(
+            f"--tokens is {options.tokens}: an image of this model has {fixed} tokens, of which "
+            "none can be cut: leave --tokens away"
+        )
+    print(description(checkpoint))
     for lanes in LANES:
         try:
             found.append(needs(checkpoint, model, lanes, tokens))

@@ -1,7 +1,8 @@
 """The integer model with its tokenizer, read from the folder of `quant.calibrate`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -11,7 +12,7 @@ from quant import reader
 from quant.calibrate import MAX_TOKENS
 from quant.foreign.checkpoint import Checkpoint, fingerprint, load
 from quant.foreign.tokenizer import Tokens, encode
-from quant.model.spec import TASKS, EncoderSpec
+from quant.model.spec import TASKS, CheckpointError, EncoderSpec
 from quant.quantize import decode, given
 from quant.quantize.encoder import Quantized, with_tokens
 from quant.reader import Reader
@@ -39,6 +40,8 @@ class QuantizedModel:
     def load(cls, quantized: Path, model: Path | None, floats: bool = True) -> Self:
         """Without ``model`` the checkpoint that was calibrated is used where it is still there.
 
+        It is known by its hash, and looked for where it was, from the folder of the call and from
+        those above ``quantized``, so that both may have moved together.
         Without ``floats`` none is looked for.
         Raises ValueError naming the file when one of the two directories cannot be read, when they
         do not belong together, and when the model is for another task.
@@ -57,12 +60,14 @@ class QuantizedModel:
             raise ValueError(f"{quantized / store.DESCRIPTION}: {error}") from None
         spec.require(cls.TASKS, quantized)
         its, checkpoint = reader.of_quantized(quantized, info, spec), None
-        if floats and (model or Path(directory).is_dir()):
-            if fingerprint(model or directory) == sha256:
-                task = info["checkpoint"].get("task")
-                checkpoint = load(model or directory, task, its.resolved)
-            elif model:
-                raise ValueError(f"{quantized} was not made from {model}: calibrate again")
+        if floats and model and fingerprint(model) != sha256:
+            raise ValueError(f"{quantized} was not made from {model}: calibrate again")
+        found = model
+        if floats and not model:
+            several = dict.fromkeys(_places(Path(directory), quantized))
+            found = next((place for place in several if _is_of(place, sha256)), None)
+        if floats and found:
+            checkpoint = load(found, info["checkpoint"].get("task"), its.resolved)
         return cls(integer_model, info, spec, scale, its, checkpoint)
 
     def require_checkpoint(self) -> Checkpoint:
@@ -95,3 +100,18 @@ class QuantizedModel:
         checkpoint = self.checkpoint and given.with_table(self.checkpoint, table)
         model = with_tokens(Quantized(self.model, self.info), table).model
         return replace(self, model=model, checkpoint=checkpoint), numbered
+
+
+def _places(directory: Path, quantized: Path) -> Iterator[Path]:
+    """The checkpoint's path as calibration had it, and its ends in the folders above the model."""
+    yield directory
+    ends = [directory.parts[i:] for i in range(directory.is_absolute(), len(directory.parts))]
+    for end, above in product(ends, quantized.resolve().parents):
+        yield above.joinpath(*end)
+
+
+def _is_of(place: Path, sha256: str) -> bool:
+    try:
+        return place.is_dir() and fingerprint(place) == sha256
+    except (CheckpointError, OSError):
+        return False

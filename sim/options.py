@@ -18,6 +18,7 @@ from quant.foreign.checkpoint import load as load_checkpoint
 from quant.quantize.options import applicable
 from quant.quantize.stand_in import stand_in
 from quant.quantized_model import QuantizedModel
+from rtl.compile.fit import fixed_tokens
 
 ROW_LATENCY = 20
 CALIBRATE = "python -m quant.calibrate"
@@ -139,8 +140,10 @@ def quantized_of(options: argparse.Namespace) -> Path:
     return out
 
 
-def shape_of(options: argparse.Namespace) -> tuple[Model, Path]:
-    """A model of the shape that the options name, and its directory: nothing is calibrated.
+def shape_of(options: argparse.Namespace) -> tuple[Model, Path, int]:
+    """A model of the shape that the options name, its directory, and the one length of its inputs.
+
+    Nothing is calibrated. The length is 0 where inputs differ in it, as `fixed_tokens` has it.
 
     It is the quantized model where there is one, else as calibration makes the checkpoint without
     remedies, which is said on stderr.
@@ -151,12 +154,11 @@ def shape_of(options: argparse.Namespace) -> tuple[Model, Path]:
         As `quantized_of`, but for a checkpoint that is not calibrated yet.
     """
     if options.quantized is not None:
-        directory = quantized_of(options)
-        return load(directory)[0], directory
+        return _stored(quantized_of(options))
     checkpoint = hub.local(options.model or DEFAULT_MODEL)
     out = default_out(checkpoint)
     if (out / DESCRIPTION).is_file():
-        return load(out)[0], out
+        return _stored(out)
     if options.model is not None and not (checkpoint / "config.json").is_file():
         quantized_of(options)  # which says why it is none
     loaded = load_checkpoint(checkpoint)
@@ -167,7 +169,13 @@ def shape_of(options: argparse.Namespace) -> tuple[Model, Path]:
         file=sys.stderr,
         flush=True,
     )
-    return stand_in(loaded), checkpoint
+    model = stand_in(loaded)
+    return model, checkpoint, fixed_tokens(model, {"spec": loaded.spec.to_json()})
+
+
+def _stored(directory: Path) -> tuple[Model, Path, int]:
+    model, info = load(directory)
+    return model, directory, fixed_tokens(model, info)
 
 
 def model_of(options: argparse.Namespace) -> tuple[Path, QuantizedModel]:

@@ -47,6 +47,15 @@ INDEX = f"{WEIGHTS}.index.json"
 """The one file of the weights, or the list of several, as `transformers` looks for them."""
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
+_WRAPPERS = {
+    "module.": "DataParallel is about the model: save the one inside, "
+    "model.module.save_pretrained(DIR)",
+    "_orig_mod.": "torch.compile is about the model: save the one inside, "
+    "model._orig_mod.save_pretrained(DIR)",
+    "base_model.model.": "peft is about the model: save it without, "
+    "model.merge_and_unload().save_pretrained(DIR)",
+}
+"""What wrappers put before the names of a model's tensors."""
 _POINTER = b"version https://git-lfs"
 _PIECE = 1 << 20  # bytes of a file that are hashed at a time
 
@@ -210,11 +219,8 @@ def _unreadable(file: Path, error: OSError) -> CheckpointError:
 
 def _weight_files(directory: Path) -> list[Path]:
     """model.safetensors, else what its index lists, else the one file that there is."""
-    if (adapter := directory / "adapter_config.json").is_file():
-        raise CheckpointError(
-            f"{adapter}: the folder holds an adapter: fold it into its model (merge_and_unload in "
-            "peft), save that, and give its folder"
-        )
+    if (directory / "adapter_config.json").is_file():
+        raise CheckpointError(f"{directory}: {options.instead(directory)}")
     if (directory / WEIGHTS).is_file():
         return [directory / WEIGHTS]
     if (directory / INDEX).is_file():
@@ -222,23 +228,15 @@ def _weight_files(directory: Path) -> list[Path]:
     files = sorted(file for file in directory.glob("*.safetensors") if file.name[0] != ".")
     if len(files) == 1 and not files[0].name.startswith("adapter"):
         return files
-    if files and files[0].name.startswith("adapter"):
-        raise CheckpointError(
-            f"{directory} holds an adapter alone ({files[0].name}): fold it into its model "
-            "(merge_and_unload in peft), save that, and give its folder"
-        )
-    if files:
+    if files and not files[0].name.startswith("adapter"):
         raise CheckpointError(
             f"{directory} has several weight files ({', '.join(file.name for file in files)}) and "
             f"neither {WEIGHTS} nor {INDEX}: it must be clear which are meant"
         )
-    pickles = sorted(directory.glob("*.bin")) + sorted(directory.glob("*.pt"))
-    if pickles:
-        raise CheckpointError(
-            f"{directory} has weights only as a pickle ({pickles[0].name}), which can run code "
-            "when loaded and is never read: save the model with safe_serialization=True"
-        )
-    raise CheckpointError(f"{directory} has no *.safetensors file with the weights")
+    there = options.instead(directory)
+    raise CheckpointError(
+        f"{directory} has no *.safetensors file with the weights{there and f': {there}'}"
+    )
 
 
 def _weights(directory: Path) -> dict[str, Floats]:
@@ -248,6 +246,11 @@ def _weights(directory: Path) -> dict[str, Floats]:
             if name in tensors:
                 raise CheckpointError(f"{file}: {name} is also in another weight file")
             tensors[name] = tensor
+    for prefix, what in _WRAPPERS.items():
+        if name := next((name for name in tensors if name.startswith(prefix)), ""):
+            raise CheckpointError(
+                f"{directory}: the tensors are called {prefix}... ({name}): {what}"
+            )
     return tensors
 
 

@@ -281,6 +281,39 @@ _WHY = {
 """Reasons by option, where more can be said than that it is not followed."""
 
 
+_FOLD = "(merge_and_unload in peft), save that, and give its folder"
+_ORIGINAL = "give the checkpoint that it was made from, with its *.safetensors"
+_INSTEAD = {
+    "adapter*.safetensors": f"an adapter: fold it into its model {_FOLD}",
+    "*.gguf": f"GGUF, the weights of llama.cpp: {_ORIGINAL}",
+    "*.onnx": f"ONNX, a graph with its weights: {_ORIGINAL}",
+    "onnx/*.onnx": f"ONNX, a graph with its weights: {_ORIGINAL}",
+    "*.h5": f"the weights of TensorFlow: {_ORIGINAL}",
+    "*.ckpt*": f"the weights of TensorFlow or Lightning: {_ORIGINAL}",
+    "*.msgpack": f"the weights of Flax: {_ORIGINAL}",
+    "*.tflite": f"a TensorFlow Lite model: {_ORIGINAL}",
+}
+"""What a folder may hold in place of weights that are read, by patterns of files."""
+_PICKLES = ("*.bin", "*.pt", "*.pth")
+
+
+def instead(folder: Path) -> str:
+    """What lies there in place of a checkpoint, and what to do; "" for nothing that is known."""
+    if (file := folder / "adapter_config.json").is_file():
+        base = json_object(file).get("base_model_name_or_path")
+        model = f"its model, {base}," if isinstance(base, str) and base else "its model"
+        return f"{file.name} says that the folder holds an adapter: fold it into {model} {_FOLD}"
+    for pattern, what in _INSTEAD.items():
+        if files := sorted(folder.glob(pattern)):
+            return f"{files[0].name} is {what}"
+    if pickles := sorted(file for pattern in _PICKLES for file in folder.glob(pattern)):
+        return (
+            f"it has weights only as a pickle ({pickles[0].name}), which can run code when loaded "
+            f"and is never read: save the model with safe_serialization=True"
+        )
+    return ""
+
+
 def read(file: Path, side: str = IMAGE_SIDE) -> dict[str, Any]:
     """The options in `file`, those that it leaves out at their class's defaults.
 
@@ -291,7 +324,8 @@ def read(file: Path, side: str = IMAGE_SIDE) -> dict[str, Any]:
     nothing here follows it.
     """
     if not file.is_file():
-        raise CheckpointError(f"{file.parent} has no {CONFIG}: is it a Hugging Face checkpoint?")
+        there = instead(file.parent) or "is it a Hugging Face checkpoint?"
+        raise CheckpointError(f"{file.parent} has no {CONFIG}: {there}")
     raw = json_object(file)
     family = raw.get("model_type")
     if not isinstance(family, str) or family not in FAMILIES:

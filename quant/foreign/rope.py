@@ -23,6 +23,7 @@ _NEEDED: dict[str, tuple[str, ...]] = {
     "yarn": ("factor", _LENGTH),
 }
 _OPTIONAL: dict[str, tuple[str, ...]] = {
+    "default": ("partial_rotary_factor",),  # which transformers' classes do not read there
     "proportional": ("factor", "partial_rotary_factor"),
     "yarn": ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"),
 }

@@ -26,6 +26,8 @@ _ACTIVATIONS = {theirs: ours for ours, entry in ACTIVATIONS.items() for theirs i
 BUFFERS = ("position_ids", "token_type_ids")
 """Tensors of old checkpoints that hold no weights."""
 
+FURTHEST_MAX = 10**300
+"""Of a bucket's distance, which is divided as a float64."""
 
 QK_NORM = "a norm of Q and K behind their projections (QK-norm), which has no operation"
 EXPERTS = "experts, of which a router chooses some for each token, where a layer has one network"
@@ -127,7 +129,17 @@ class Tensors:
         }
 
     def position_bias(self, name: str, buckets: int, furthest: int, tokens: int) -> Arrays:
-        """The bias of sequences of up to `tokens` tokens, of a table [buckets, heads]."""
+        """The bias of sequences of up to `tokens` tokens, of a table [buckets, heads].
+
+        Raises CheckpointError for numbers that no bucket of a distance follows from: transformers
+        divides by zero there, or reads outside of the table.
+        """
+        if buckets < 4 or not buckets // 4 < furthest <= FURTHEST_MAX:
+            raise CheckpointError(
+                f"config.json: relative_attention_num_buckets is {buckets} and "
+                f"relative_attention_max_distance {furthest}: they must be 4 or more, and more "
+                f"than a fourth of the buckets, up to {FURTHEST_MAX:.0e}"
+            )
         table = self.table(name)
         if len(table) != buckets:
             raise CheckpointError(
@@ -229,16 +241,20 @@ def labels_of(config: Config, classifier: Floats) -> tuple[str, ...]:
             f"config.json: id2label is {names!r}: it must name each output, as in "
             '{"0": "negative", "1": "positive"}'
         )
-    if sorted(names) != sorted(str(i) for i in range(count)):
+    outputs = [str(i) for i in range(count)]
+    wrong = [f"output {i} has no name" for i in outputs if i not in names]
+    wrong += [f"there is no output {i}" for i in names if i not in outputs]
+    if wrong:
         raise CheckpointError(
-            f"classifier has {count} outputs, but id2label in config.json names {len(names)} labels"
+            f"classifier has {count} outputs, but id2label in config.json names {len(names)} "
+            f"labels: {wrong[0]}"
         )
     if config.get("num_labels") not in (None, count):
         raise CheckpointError(
             f"config.json: num_labels is {config['num_labels']!r}, but classifier has {count} "
             "outputs, as id2label has names: leave it out"
         )
-    labels = [names[str(i)] for i in range(count)]
+    labels = [names[i] for i in outputs]
     for index, name in enumerate(labels):
         if name is None or not str(name).strip():
             raise CheckpointError(f"config.json: id2label calls output {index} {name!r}: name it")

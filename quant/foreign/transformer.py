@@ -278,12 +278,6 @@ def _position_bias(config: Config, tensors: Tensors, heads: int, tokens: int) ->
     count, furthest = (
         integer(config, f"relative_attention_{name}") for name in ("num_buckets", "max_distance")
     )
-    if count < 4 or furthest <= count // 4:
-        raise CheckpointError(
-            f"config.json: relative_attention_num_buckets is {count} and "
-            f"relative_attention_max_distance {furthest}: they must be 4 or more, and more than a "
-            "fourth of the buckets"
-        )
     return tensors.position_bias("relative_attention_bias.weight", count, furthest, tokens)
 
 

@@ -94,16 +94,18 @@ def stream(
     names: Sequence[str] | None = None,
     layout: Layout | None = None,
     task: str = CLASSIFICATION,
+    empty: bool = False,
 ) -> Iterator[Review]:
     """The inputs of ``source``: of a corpus by its name (then ``split`` counts), or of a path.
 
-    inputs: as EncoderSpec.inputs; texts are those of a file. names, layout and task are those of
-    `quant.texts.data_file.read_texts`. Each image or file is a Review whose text says which it is;
-    a class for every row has no tags. Raises TextError naming the file for what cannot be read.
+    inputs: as EncoderSpec.inputs; texts are those of a file. names, layout, task and empty are
+    those of `quant.texts.data_file.stream_texts`. Each image or file is a Review whose text says
+    which it is; a class for every row has no tags. Raises TextError naming the file for what cannot
+    be read.
     """
     path, layout = Path(source), layout or Layout()
     if inputs == TEXTS:
-        yield from stream_texts(path, names=names, layout=layout, task=task)
+        yield from stream_texts(path, names=names, layout=layout, task=task, empty=empty)
         return
     kind = _KINDS[inputs]
     if task == TOKEN_CLASSIFICATION:
@@ -116,8 +118,8 @@ def stream(
         yield from _folder(kind, path, names, layout, task)
     elif path.suffix.lower() in TABLES:
         defaults = replace(layout, texts=COLUMNS, stored=stored if kind.arrays else None)
-        for review in stream_texts(path, names=names, layout=defaults, task=task):
-            inside = review.image is not None
+        for review in stream_texts(path, names=names, layout=defaults, task=task, empty=empty):
+            inside = review.image is not None or not review.present
             yield review if inside else replace(review, text=str(path.parent / review.text))
     elif kind.arrays and path.suffix.lower() == ARRAYS:
         yield from _arrays(path, names, layout, task)

@@ -135,6 +135,8 @@ def classified(
 ) -> Iterator[dict[str, Any]]:
     """A JSON object for each text, in order: class, probabilities, integer logits, tokens.
 
+    That of an empty text has the text alone.
+
     In place of class and probabilities labels, values or words, as the task has it. The integers
     are golden's, bit for bit, by the compiled engine.
 
@@ -153,16 +155,25 @@ def classified(
         encoded = []
         for review in chunk:
             number += 1
+            if not review.present:
+                continue
             try:
                 encoded.append(encode(review.content, review.pair))
             except InputError as error:
                 raise TextError(f"text {number}: {error}") from None
-        model, encoded = placed(encoded)
-        codes = fast.run_batch(model, [t.ids for t in encoded], [t.types for t in encoded])
-        for review, tokens, row in zip(chunk, encoded, texts_of(spec, codes, encoded)):
+        rows: Iterator[tuple[Tokens, Any]] = iter(())
+        if encoded:
+            model, encoded = placed(encoded)
+            codes = fast.run_batch(model, [t.ids for t in encoded], [t.types for t in encoded])
+            rows = zip(encoded, texts_of(spec, codes, encoded))
+        for review in chunk:
             line: dict[str, Any] = {"text": review.text}
             if review.pair is not None:
                 line["pair"] = review.pair
+            if not review.present:
+                yield line
+                continue
+            tokens, row = next(rows)
             if (right := right_of(spec, review, tokens)) is not None:
                 line["label"] = right
             given = answer(spec, tokens, row * logit_scale, row)
@@ -187,6 +198,7 @@ def write_lines(lines: Iterable[dict[str, Any]], out: Path | None, spec: Encoder
             temporary = stack.enter_context(files.replacing(out))
             file = stack.enter_context(temporary.open("w", encoding="utf-8"))
         for line in lines:
-            counts.add(line)
+            if "tokens" in line:
+                counts.add(line)
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
     return counts

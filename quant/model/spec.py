@@ -208,8 +208,8 @@ class EncoderSpec:
             raise ValueError(f"labels are {self.labels}: an embedding has none")
         if same := same_names(self.labels):
             raise ValueError(
-                f"the labels {same[0]!r} and {same[1]!r} are one name (case and surrounding space "
-                "do not count): rename one in id2label"
+                f"the labels {same[0]!r} and {same[1]!r} are one name (surrounding space does not "
+                "count): rename one in id2label"
             )
         if self.types < 0:
             raise ValueError(f"types is {self.types}: it must be 0 (no segment embedding) or more")
@@ -489,10 +489,10 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 
 def same_names(names: Sequence[str]) -> tuple[str, str] | None:
-    """Two of the names that are the same one but for case and surrounding space, if there are."""
+    """Two of the names that are the same one but for surrounding space, if there are."""
     seen: dict[str, str] = {}
     for name in names:
-        key = name.strip().casefold()
+        key = name.strip()
         if key in seen:
             return seen[key], name
         seen[key] = name

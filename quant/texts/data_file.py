@@ -7,6 +7,7 @@ For a model with a class for every token a file has the words of a text and the 
 import argparse
 import codecs
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +35,7 @@ from quant.texts.data_label import (
     shown,
     word,
 )
-from quant.texts.rows import TextError, column_of, place, reading, rows
+from quant.texts.rows import TextError, called, column_of, place, reading, rows
 from quant.texts.targets import Targets
 
 TEXT_COLUMNS = ("text", "text_a", "text1", "sentence1", "sentence", "premise", "question")
@@ -65,6 +66,11 @@ class Review:
     image: NDArray[np.uint8] | None = None
 
     @property
+    def present(self) -> bool:
+        """There is a text, or an image, and of a pair the second text too."""
+        return self.image is not None or bool(self.text.strip() and self.pair != "")
+
+    @property
     def content(self) -> Content:
         """The image, or the words, where there are some, else the text."""
         if self.image is not None:
@@ -78,7 +84,8 @@ class Layout:
 
     text, pair
         None: the first of TEXT_COLUMNS and of PAIR_COLUMNS that the file has; a file without such
-        a pair column holds single texts. Case and surrounding space do not count.
+        a pair column holds single texts. Case and surrounding space do not count. A pair of "" is
+        none that is read.
     encoding
         Any text encoding of Python's; UTF-8 may begin with a byte order mark. Not of a Parquet
         file, which says itself what its bytes are.
@@ -166,7 +173,7 @@ def read_texts(
     the names in it. For a ``task`` of several labels or of numbers, whose outputs are called
     ``names``, a text has targets in place of a label, in the label's column or, where there is
     none, in columns with the names of the outputs.
-    Empty lines are skipped.
+    A row without a text is left out, and a note on stderr says how many.
     Columns that are not read are named on stderr. Raises TextError naming the file and line (of a
     Parquet file the row) for what cannot be read.
     """
@@ -182,12 +189,45 @@ def stream_texts(
     names: Sequence[str] | None = None,
     layout: Layout | None = None,
     task: str = CLASSIFICATION,
+    empty: bool = False,
 ) -> Iterator[Review]:
     """What read_texts reads, one at a time: for files larger than memory.
 
-    They are read twice where the labels can be names as well as indices.
+    They are read twice where the labels can be names as well as indices. empty: a row without a
+    text is a Review of the text "", so that what comes out has a place for each row; the empty
+    lines of a .txt, which separate, are none.
     """
-    path, layout = Path(path), layout or Layout()
+    path = Path(path)
+    empty = empty and path.suffix.lower() != ".txt"
+    lines: list[int] = []
+    for line, review in _reviews(path, names, layout or Layout(), task):
+        if not review.present:
+            lines.append(line)
+        if review.present or empty:
+            yield review
+    if lines:
+        left = "kept as empty rows" if empty else "left out"
+        print(
+            f"note: {path}: rows without a text are {left}: {len(lines):,}, the first is "
+            f"{place(path, lines[0])}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def until_a_text(reviews: Iterator[Review], source: str) -> Iterator[Review]:
+    """The empty rows before the first text, and that; TextError where there is none."""
+    for review in reviews:
+        yield review
+        if review.present:
+            return
+    raise TextError(f"{source} holds no text")
+
+
+def _reviews(
+    path: Path, names: Sequence[str] | None, layout: Layout, task: str
+) -> Iterator[tuple[int, Review]]:
+    """Each row and its line."""
     if names == ():
         layout = replace(layout, label="")
     if task == TOKEN_CLASSIFICATION:
@@ -195,7 +235,7 @@ def stream_texts(
         for one in data_words.stream(
             path, names or (), layout.text, asked, layout.encoding, layout.labels_are
         ):
-            yield Review(one.text, None, words=one.words, tags=one.tags)
+            yield one.line, Review(one.text, None, words=one.words, tags=one.tags)
         return
     outputs = (names or ()) if task in (MULTI_LABEL, REGRESSION) else ()
     classes = _classes(path, layout) if names else {}
@@ -217,7 +257,7 @@ def stream_texts(
         pair = None if columns.pair is None else _string(path, line, row, columns.pair)
         review = Review(text, None, pair, image=image)
         if names == ():
-            yield review
+            yield line, review
             continue
         if columns.outputs:
             try:
@@ -225,16 +265,16 @@ def stream_texts(
                 found = targets.of_fields(fields, columns.outputs, task)
             except ValueError as error:
                 raise TextError(f"{place(path, line)}: {error}") from None
-            yield replace(review, targets=found)
+            yield line, replace(review, targets=found)
             continue
         try:
             value = row.get(columns.label)
             if task == REGRESSION:
-                yield replace(review, targets=targets.numbers_of(value, outputs))
+                yield line, replace(review, targets=targets.numbers_of(value, outputs))
             elif outputs:
-                yield replace(review, targets=targets.labels_of(value, labels))
+                yield line, replace(review, targets=targets.labels_of(value, labels))
             else:
-                yield replace(review, label=labels.index(value))
+                yield line, replace(review, label=labels.index(value))
         except ValueError as error:
             raise TextError(f"{place(path, line)}: {columns.label!r} {error}") from None
 
@@ -322,16 +362,23 @@ class Columns:
 
         text = one_of("--text-column", [layout.text] if layout.text else layout.texts, needed=True)
         assert text is not None
-        pair = one_of(
-            "--pair-column", [layout.pair] if layout.pair else PAIR_COLUMNS, bool(layout.pair)
-        )
+        pair = None
+        if layout.pair != "":
+            pairs = PAIR_COLUMNS if layout.pair is None else [layout.pair]
+            pair = one_of("--pair-column", pairs, layout.pair is not None)
         label = layout.label
         if label:
             asked = label != "label" and path.suffix.lower() != ".jsonl"
             label = one_of("--label-column", [label], asked) or label
         each: tuple[str, ...] = ()
         if label not in found:
-            places = [column_of(path, line, found, [name]) for name in outputs]
+            spelled = Counter(name.strip().casefold() for name in outputs)
+            places = [
+                column_of(path, line, found, [name])
+                if spelled[name.strip().casefold()] == 1
+                else next((one for one in found if one.strip() == name.strip()), None)
+                for name in outputs
+            ]
             each = tuple(place for place in places if place is not None)
             if each and len(each) < len(outputs):
                 missing = outputs[places.index(None)]
@@ -401,7 +448,7 @@ def _said(
 
 
 def _names(columns: Sequence[str]) -> str:
-    return ", ".join(" ".join(name.split()) for name in columns)[:200] or "nothing"
+    return ", ".join(map(called, columns))[:200] or "nothing"
 
 
 def _content(
@@ -409,7 +456,7 @@ def _content(
 ) -> tuple[str, NDArray[np.uint8] | None]:
     """The text of a row; the image that it has in its place, and which one it is."""
     value = row.get(column)
-    if layout.stored is None or isinstance(value, str):
+    if layout.stored is None or value is None or isinstance(value, str):
         return _string(path, line, row, column), None
     try:
         found = layout.stored(value, f"{place(path, line)}: {column!r}")
@@ -419,12 +466,11 @@ def _content(
 
 
 def _string(path: Path, line: int, row: dict[str, object], column: str) -> str:
-    text = row.get(column)
+    """The text of a row, "" where there is none."""
+    text = "" if row.get(column) is None else row[column]
     if not isinstance(text, str):
         raise TextError(f"{place(path, line)}: {column!r} is {shown(text)}, not a string")
-    if not text.strip():
-        raise TextError(f"{place(path, line)}: {column!r} is empty")
-    return text
+    return text if text.strip() else ""
 
 
 def _classes(path: Path, layout: Layout) -> Mapping[str, Sequence[str]]:

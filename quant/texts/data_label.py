@@ -13,7 +13,8 @@ one and the index of the second. One class, Labels, decides that once for a whol
 
 A number names a class whose name is that number (5, 5.0 and "05" all name "5") or, where every name
 holds exactly one number, the class with that number ("5 stars"). Names as LABEL_0, which
-transformers gives where nobody else did, say nothing. Case and surrounding space do not count.
+transformers gives where nobody else did, say nothing. Surrounding space does not count, nor does
+case, unless two names differ in it alone: a label in a third spelling is then refused.
 """
 
 import re
@@ -178,6 +179,10 @@ class Labels:
         )
 
     def _refusal(self, value: object) -> str:
+        key = word(value).casefold()
+        same = [name for name in self.names or () if name.strip().casefold() == key]
+        if len(same) > 1 and self.are != INDICES:
+            return f"is {shown(value)}, and {listed(same)} differ in case alone: write one of them"
         match = None if isinstance(value, bool) else INDEX.fullmatch(word(value))
         if match and self.are != NAMES and (self.are or not self._numbers):
             return f"is {match[1][:60]}: an index must be at least 0 below {self._limit}"

@@ -19,7 +19,7 @@ from typing import Any
 
 from quant.texts import parquet
 from quant.texts.data_label import INDICES, Labels, shown
-from quant.texts.rows import TextError, column_of, decoded, place, reading, rows
+from quant.texts.rows import TextError, called, column_of, decoded, place, reading, rows
 
 WORD_COLUMNS = ("tokens", "words")
 TAG_COLUMNS = ("ner_tags", "tags", "labels", "label", "pos_tags")
@@ -36,11 +36,15 @@ Found = tuple[int, str | tuple[str, ...], Any]  # line, a text or words, what is
 
 @dataclass(frozen=True)
 class Tagged:
-    """A text; of one that the file has word by word the words, and the class of each or None."""
+    """A text; of one that the file has word by word the words, and the class of each or None.
+
+    line: its own, or its row; of an empty text nothing else is there.
+    """
 
     text: str
     words: tuple[str, ...] | None = None
     tags: tuple[int | None, ...] = ()
+    line: int = 0
 
 
 def stream(
@@ -67,8 +71,11 @@ def stream(
         tags = tags or ""
     labels, read = _opened(path, names, words, tags, encoding, are)
     if labels.doubtful:
-        labels.settle((line, _tags(path, line, given, said)) for line, given, said in read(False))
+        labels.settle((row[0], _tags(path, *row)) for row in read(False) if row[1])
     for line, given, said in read(True):
+        if not given:
+            yield Tagged("", line=line)
+            continue
         found: list[int | None] = []
         for number, tag in enumerate(_tags(path, line, given, said) if names else (), 1):
             try:
@@ -76,9 +83,10 @@ def stream(
             except ValueError as error:
                 raise TextError(f"{place(path, line)}: the tag of word {number} {error}") from None
         if isinstance(given, str):
-            yield Tagged(given)
+            yield Tagged(given, line=line)
         else:
-            yield Tagged(" ".join(given), given, tuple(found) if names else (None,) * len(given))
+            classes = tuple(found) if names else (None,) * len(given)
+            yield Tagged(" ".join(given), given, classes, line)
 
 
 def _opened(
@@ -186,11 +194,12 @@ def _columns(
     say: bool = False,
 ) -> tuple[str, str | None]:
     """The columns of words, or of a text, and of tags; other tags are named on stderr if asked."""
+    listed = ", ".join(map(called, found))[:200] or "nothing"
     of_words = column_of(path, line, found, [words] if words else [*WORD_COLUMNS, TEXT_COLUMN])
     if of_words is None:
         wanted = repr(words) if words else f"{', '.join(WORD_COLUMNS)} or {TEXT_COLUMN}"
         raise TextError(
-            f"{place(path, line)}: it has no {wanted}, but {', '.join(found)[:200] or 'nothing'}: "
+            f"{place(path, line)}: it has no {wanted}, but {listed}: "
             "name the column of the words with --text-column"
         )
     if tags == "":
@@ -199,7 +208,7 @@ def _columns(
     of_tags = column_of(path, line, found, [tags] if tags else TAG_COLUMNS)
     if tags and of_tags is None:
         raise TextError(
-            f"{place(path, line)}: it has no {tags!r}, but {', '.join(found)[:200]}: name the "
+            f"{place(path, line)}: it has no {tags!r}, but {listed}: name the "
             "column of the tags with --label-column"
         )
     others = [name for name in found if name.strip().casefold() in TAG_COLUMNS and name != of_tags]
@@ -218,16 +227,13 @@ def _row(
 ) -> Found:
     value = row[of_words]
     said = None if of_tags is None else row[of_tags]
-    where = f"{place(path, line)}: {of_words!r}"
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return line, "", None
     if of_words.strip().casefold() == TEXT_COLUMN and isinstance(value, str) and said is None:
-        if not value.strip():
-            raise TextError(f"{where} is empty")
         return line, value, None
     found = _list(value)
     if found is None or not all(isinstance(one, str) and one.strip() for one in found):
-        raise TextError(f"{where} is {shown(value)}, not a list of words")
-    if not found:
-        raise TextError(f"{where} is empty")
+        raise TextError(f"{place(path, line)}: {of_words!r} is {shown(value)}, not a list of words")
     return line, tuple(map(str, found)), said
 
 

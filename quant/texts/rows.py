@@ -82,6 +82,11 @@ def column_of(path: Path, line: int, found: Sequence[str], names: Sequence[str])
     return None
 
 
+def called(column: str) -> str:
+    """A column's name in a message; pandas gives none to its index."""
+    return " ".join(column.split()) or "(no name)"
+
+
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Turns what a file that cannot be read raises into a TextError."""
@@ -245,7 +250,7 @@ def _row(path: Path, line: int, header: list[str], values: list[str]) -> dict[st
         raise TextError(f"{path}:{line}: {counted}: quote a text that holds the separator")
     if len(values) < len(header):
         missing = header[len(values)]
-        raise TextError(f"{path}:{line}: {missing!r} is missing: {counted}: leave it empty")
+        raise TextError(f"{path}:{line}: {called(missing)!r} is missing: {counted}: leave it empty")
     return _keyed(list(zip(header, values)))
 
 
@@ -288,6 +293,11 @@ def _is_text(row: object) -> bool:
 
 
 def _plain_rows(path: Path, lines: Lines) -> Iterator[Row]:
+    """A line is a row; those behind the last text are none."""
+    last = 0
     for number, line in enumerate(lines, 1):
         if line.strip():
+            for empty in range(last + 1, number):
+                yield empty, {"text": ""}
             yield number, {"text": line.strip()}
+            last = number

@@ -20,7 +20,7 @@ from golden.model import TOKENS_MAX, Model
 from golden.store import DESCRIPTION as DESCRIPTION_FILE
 from golden.store import load
 from rtl.compile import MODEL
-from rtl.compile.fit import longest_sequence, sized
+from rtl.compile.fit import fixed_tokens, longest_sequence, sized
 from rtl.compile.image import MAGIC as IMAGE_MAGIC
 from rtl.compile.image import Image, image_bytes, read_image
 from rtl.compile.program import compile_model, embedding_table, image_of
@@ -310,7 +310,7 @@ def _run(options: argparse.Namespace) -> int:
             f"`python -m quant.calibrate --model CHECKPOINT --data TEXTS --out {options.quantized}`"
         )
     model, info = load(options.quantized)
-    config = sized([model], given(options))
+    config = sized([model], given(options), fixed_tokens(model, info))
     model, tokens, labels = _input(options, model, info, longest_sequence(model, config))
     program = compile_model(model, config, whole_last_layer=options.whole_last_layer)
     stream = program.stream()

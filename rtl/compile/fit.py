@@ -100,13 +100,21 @@ def pairs_of(model: Model) -> int:
     return sum(table.cos.shape[1] for table in model.rotary or ())
 
 
-def sized(models: Sequence[Model], given: Mapping[str, Any]) -> Config:
+def fixed_tokens(model: Model, info: Mapping[str, Any]) -> int:
+    """Tokens of every input of a model of images, by its description; 0 where lengths differ."""
+    spec = info.get("spec") or {}
+    return model.shape.tokens if spec.get("given") and not spec.get("rows") else 0
+
+
+def sized(models: Sequence[Model], given: Mapping[str, Any], fixed: int = 0) -> Config:
     """The accelerator for these models: limits that are not given are what they need.
 
     given
         Fields of Config, of its limits those that were asked for. Without `tokens` the longest
         sequence is the default's, or the models' where that is shorter; labels are not fewer than
         the default's.
+    fixed
+        Tokens that it must take at least, the most of `fixed_tokens`.
 
     Raises
     ------
@@ -117,7 +125,7 @@ def sized(models: Sequence[Model], given: Mapping[str, Any]) -> Config:
     """
     plain = Config(**{name: x for name, x in given.items() if name not in LIMITS})
     longest = max(model.shape.tokens for model in models)
-    tokens = given.get("tokens", min(plain.tokens, longest))
+    tokens = given.get("tokens", max(fixed, min(plain.tokens, longest)))
     if tokens > longest:
         raise ValueError(f"--tokens is {tokens}: the model takes 1..{longest}")
     hidden = max(_widest(model, plain.lanes) for model in models)
@@ -140,7 +148,7 @@ def sized(models: Sequence[Model], given: Mapping[str, Any]) -> Config:
         rotary_pairs=plain.rotary_pairs or fewest,
     )
     labels = max(needed_labels(model.shape, found) for model in models)
-    needed = {"hidden": hidden, "ffn": ffn, "labels": labels}
+    needed = {"tokens": fixed, "hidden": hidden, "ffn": ffn, "labels": labels}
     needed |= {"bias_heads": least, "rotary_pairs": fewest}
     small = [name for name, value in needed.items() if given.get(name) and given[name] < value]
     if small:

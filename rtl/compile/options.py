@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from golden.store import load
-from rtl.compile.fit import sized
+from rtl.compile.fit import fixed_tokens, sized
 from rtl.interface.config import Config
 from rtl.interface.options import LIMITS, given, options_of
 
@@ -25,6 +25,8 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
 
 def fit(options: argparse.Namespace) -> Config:
     """The accelerator for the models of `--fit`, printed; ValueError as `sized`."""
-    config = sized([load(directory)[0] for directory in options.fit], given(options))
+    loaded = [load(directory) for directory in options.fit]
+    fixed = max(fixed_tokens(*one) for one in loaded)
+    config = sized([model for model, _ in loaded], given(options), fixed)
     print(f"sized for {', '.join(map(str, options.fit))}: {' '.join(options_of(config))}")
     return config

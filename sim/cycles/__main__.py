@@ -17,10 +17,9 @@ from cli.progress import progress, stage
 import numpy as np
 
 from golden.model import Model, Window
-from golden.store import load
 from quant.calibrate import DEFAULT_DATA
 from quant.images import data as images
-from rtl.compile.fit import fitting_model
+from rtl.compile.fit import fitting_model, fixed_tokens
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.dma.bus import Bus
 from rtl.dma.options import add_bus_options, bus_of
@@ -81,6 +80,7 @@ examples:
   python -m sim.cycles --lanes 16 --explain
 """
 TEXTS = 1000
+TOKENS = 128
 WIDTHS, LATENCIES = (32, 64, 128), (20, 50, 100)
 """Of the table, bits and cycles."""
 
@@ -317,9 +317,9 @@ def _parser() -> Parser:
     result.add_argument(
         "--tokens",
         type=listed(positive),
-        default=[128],
         metavar="L",
-        help="lengths of the sequence; with --batch texts are cut to it (default: 128)",
+        help="lengths of the sequence; with --batch texts are cut to it (default: "
+        f"{TOKENS}; of a model of images the one length that they have)",
     )
     add_memory_options(result, stream_bytes=listed(positive))
     add_stream_ahead(result)
@@ -384,7 +384,7 @@ def _check(options: argparse.Namespace, bus: Bus | None) -> None:
             raise ValueError(f"--{name} is for --batch: give both or none")
     if options.batch is not None and options.play:
         raise ValueError("--batch predicts: `python -m sim.regress --batch` plays batches")
-    if options.table and len(options.lanes) * len(options.tokens) > 1:
+    if options.table and len(options.lanes) * len(options.tokens or (0,)) > 1:
         raise ValueError("--table is of one accelerator: give one of --lanes and one of --tokens")
     if options.shape is not None:
         for name in ("model", "quantized", "batch"):
@@ -403,6 +403,7 @@ def _batches(options: argparse.Namespace) -> None:
     """Texts a second."""
     directory, quantized = model_of(options)
     spec = quantized.spec
+    options.tokens = _lengths(options, fixed_tokens(quantized.model, quantized.info))
     data = options.data or images.usual(spec.inputs, DEFAULT_DATA)
     texts = images.load(spec.inputs, data, "test", names=(), task=spec.task)
     texts = texts[: options.texts or TEXTS]
@@ -434,10 +435,22 @@ def _batches(options: argparse.Namespace) -> None:
         write_json(options.json, [inputs | asdict(one) for one in found])
 
 
+def _lengths(options: argparse.Namespace, fixed: int) -> list[int]:
+    """Those of --tokens; of a model of images, whose inputs are all `fixed` tokens, that alone."""
+    found: list[int] = options.tokens or [fixed or TOKENS]
+    if fixed and found != [fixed]:
+        raise ValueError(
+            f"--tokens is {_listed(found)}: an image of this model has {fixed} tokens, of which "
+            "none can be cut: leave --tokens away"
+        )
+    return found
+
+
 def _model(options: argparse.Namespace) -> tuple[Model, str]:
-    """The model, and what the JSON calls it."""
-    longest = max(options.tokens)
+    """The model, and what the JSON calls it; --tokens where they were not given."""
     if options.shape is not None:
+        options.tokens = _lengths(options, 0)
+        longest = max(options.tokens)
         layers, hidden, ffn = options.shape
         heads = HEADS_MAX if options.position_bias else 0
         config = Config(tokens=longest, hidden=hidden, ffn=ffn, bias_heads=heads)
@@ -456,10 +469,9 @@ def _model(options: argparse.Namespace) -> tuple[Model, str]:
             model = replace(model, layers=tuple(limited))
         return model, name
     if options.play:
-        directory = quantized_of(options)
-        model, _ = load(directory)
-    else:
-        model, directory = shape_of(options)
+        options.quantized = quantized_of(options)
+    model, directory, fixed = shape_of(options)
+    options.tokens = _lengths(options, fixed)
     for tokens in options.tokens:
         if tokens > model.shape.tokens:
             raise ValueError(f"--tokens is {tokens}: the model takes 1..{model.shape.tokens}")

@@ -189,7 +189,8 @@ def _config(options: argparse.Namespace) -> Config:
         raise ValueError(
             f"--layers {options.layers} is for an encoder without a model: leave it away"
         )
-    return sized([shape_of(options)[0]], given(options))
+    model, _, fixed = shape_of(options)
+    return sized([model], given(options), fixed)
 
 
 def _model(options: argparse.Namespace, config: Config) -> tuple[Model, str, bool]:
@@ -201,7 +202,7 @@ def _model(options: argparse.Namespace, config: Config) -> tuple[Model, str, boo
             f"an encoder of {layers} layers as large as the limits",
             False,
         )
-    model, directory = shape_of(options)
+    model, directory, _ = shape_of(options)
     return model, str(directory), (directory / QUANTIZED).is_file()
 
 

@@ -65,6 +65,23 @@ def test_every_line_is_what_one_text_gives(
         assert f"accuracy {sum(right) / 3:.2%} of 3 with a label" in printed
 
 
+def test_a_row_without_a_text_has_a_line(
+    quantized_directory: Path, tmp_path: Path, capsys, monkeypatch
+) -> None:
+    """More of them than a chunk holds; what is printed counts the texts."""
+    monkeypatch.setattr(batch, "CHUNK", 2)
+    source, out = tmp_path / "texts.csv", tmp_path / "out.jsonl"
+    source.write_text("text,label\n,1\nA fine film.,1\n,\n ,0\n,\nDull.,0\n,1\n")
+    options = ["--batch", str(source), "-o", str(out), *quantized_option(quantized_directory)]
+    assert main(options) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("2 texts, ")
+    assert f"kept as empty rows: 5, the first is {source}:2" in printed.err
+    found = lines(out)
+    assert [line["text"] for line in found] == ["", "A fine film.", "", "", "", "Dull.", ""]
+    assert ["class" in line for line in found] == [bool(line["text"]) for line in found]
+
+
 def test_pairs_and_standard_output(quantized_directory: Path, tmp_path: Path, capsys) -> None:
     source = tmp_path / "pairs.csv"
     source.write_text("sentence1,sentence2\nIs it good?,No\n")
@@ -105,7 +122,7 @@ def test_texts_are_read_as_they_are_needed(classifier: Classifier, monkeypatch) 
             "text,label\ngood,1\nbad,2\n",
             "texts.csv:3: 'label' is 2: an index must be at least 0 below 2",
         ),
-        ("text,label\ngood,1\n  ,0\n", "texts.csv:3: 'text' is empty"),
+        ("text,label\n  ,1\n,0\n", "holds no text"),
         ("text,label\ngood,fine\n", "texts.csv:2: 'label' is"),
         ("text\n", "holds no text"),
         ("words\ngood\n", "has no column 'text': its header is words"),

@@ -156,12 +156,14 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
         ({"is_decoder": 1}, "is_decoder is 1: it must be true or false"),
         ({"is_causal": True}, "depends, in transformers' own class, on padding"),
         ({"pruned_heads": {"0": [1]}}, "layer.0.attention: pruned heads are not supported"),
-        ({"id2label": {"0": "a"}}, "classifier has 3 outputs, but id2label .* names 1 labels"),
+        ({"id2label": {"0": "a"}}, "3 outputs, but id2label .* names 1 labels: output 1 has no"),
+        ({"id2label": {"0": "a", "1": "b", "3": "c"}}, "names 3 labels: output 2 has no name"),
+        ({"id2label": dict.fromkeys("0312", "a")}, "names 4 labels: there is no output 3"),
         (
             {"id2label": {"0": "a", "1": "b", "2": "a"}},
             "the labels 'a' and 'a' are one name .*: rename one in id2label",
         ),
-        ({"id2label": {"0": "US", "1": "b", "2": " us"}}, "'US' and ' us' are one name"),
+        ({"id2label": {"0": "US", "1": "b", "2": " US"}}, "'US' and ' US' are one name"),
         ({"id2label": {"0": "a", "1": None, "2": "b"}}, "id2label calls output 1 None: name it"),
         ({"id2label": {"0": "a", "1": "b", "2": " "}}, "id2label calls output 2 ' ': name it"),
         ({"label2id": {"bad": 1, "good": 1}}, "'bad' is 1 in label2id and 0 in id2label"),
@@ -245,6 +247,47 @@ def test_refuses_tensors(tmp_path: Path) -> None:
     for name, change, message in cases:
         with pytest.raises(CheckpointError, match=message):
             load(tiny.write(tmp_path / name, arrays=good | change))
+
+
+@pytest.mark.parametrize("config", [True, False])
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        (
+            "adapter_config.json",
+            "adapter_config.json says that .* adapter: fold it into its model, b",
+        ),
+        ("adapter_model.safetensors", "adapter_model.safetensors is an adapter: fold it into"),
+        ("model.gguf", "model.gguf is GGUF, the weights of llama.cpp: give the checkpoint that"),
+        ("model.onnx", "model.onnx is ONNX, a graph with its weights: give the checkpoint that"),
+        ("onnx/model.onnx", "model.onnx is ONNX, a graph with its weights: give the checkpoint"),
+        ("tf_model.h5", "tf_model.h5 is the weights of TensorFlow: give the checkpoint that"),
+        ("bert.ckpt.index", "bert.ckpt.index is the weights of TensorFlow or Lightning: give"),
+        ("flax_model.msgpack", "flax_model.msgpack is the weights of Flax: give the checkpoint"),
+        ("pytorch_model.bin", "only as a pickle .pytorch_model.bin., .*: save the model with safe"),
+    ],
+)
+def test_a_folder_with_something_else_says_what_lies_there(
+    file: str, message: str, config: bool, tmp_path: Path
+) -> None:
+    tiny.write(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    if not config:
+        (tmp_path / "config.json").unlink()
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text('{"base_model_name_or_path": "bert-base-uncased"}')
+    with pytest.raises(CheckpointError, match=message):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "prefix", ["module.", "_orig_mod.", "base_model.model.", "module._orig_mod."]
+)
+def test_a_wrapper_about_the_model_is_said(prefix: str, tmp_path: Path) -> None:
+    wrapped = {f"{prefix}{name}": tensor for name, tensor in tiny.tensors().items()}
+    first = next(one for one in ("module.", "_orig_mod.", "base_model.") if prefix.startswith(one))
+    with pytest.raises(CheckpointError, match=f"the tensors are called {first}.*: save "):
+        load(tiny.write(tmp_path, arrays=wrapped))
 
 
 def test_refuses_files(tmp_path: Path) -> None:

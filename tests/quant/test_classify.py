@@ -109,10 +109,10 @@ def test_the_quantized_model_classifies_without_its_checkpoint(
         ValueError, match=r"the float checkpoint .*gone, which was calibrated, is gone or"
     ):
         Classifier.load(alone, None).require_checkpoint()
-    description["info"]["spec"]["labels"] = ["positive", "Positive"]
+    description["info"]["spec"]["labels"] = ["positive", "positive "]
     description["description_sha256"] = store.hash_of(description)
     (alone / store.DESCRIPTION).write_text(json.dumps(description))
-    with pytest.raises(ValueError, match=r"quantized.json: the labels 'positive' and 'Positive'"):
+    with pytest.raises(ValueError, match=r"quantized.json: the labels 'positive' and 'positive '"):
         Classifier.load(alone, None)
     description["info"]["spec"]["labels"] = ["negative", "positive"]
     del description["info"]["tensors"]

@@ -3,8 +3,16 @@ import random
 
 import pytest
 
+from quant.model.spec import CLASSIFICATION, MULTI_LABEL, TOKEN_CLASSIFICATION
 from quant.texts.corpora import load_texts
-from quant.texts.data_file import Layout, Review, TextError, label_names, read_texts
+from quant.texts.data_file import (
+    Layout,
+    Review,
+    TextError,
+    label_names,
+    read_texts,
+    stream_texts,
+)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +57,6 @@ def test_indices_as_labels_name_themselves(tmp_path):
         ("a.csv", b"review,label\nx,1\n", r"a\.csv has no column 'text': its header is review, la"),
         ("a.csv", b"", r"a\.csv holds no text"),
         ("a.csv", b"text,label\n", r"a\.csv holds no text"),
-        ("a.csv", b"text,label\nx,1\n ,0\n", r"a\.csv:3: 'text' is empty"),
         ("a.csv", b"text,label\nx,good\n", r"a\.csv:2: 'label' is 'good', not an index from 0"),
         ("a.csv", b"text,label\nx,-1\n", r"a\.csv:2: 'label' is '-1', not an index from 0"),
         ("a.csv", b'text,label\n"x,1\n', r"a\.csv:2: not CSV: unexpected end of data"),
@@ -72,7 +79,7 @@ def test_indices_as_labels_name_themselves(tmp_path):
             b"text,label\nGood, very,1\n",
             r"a\.csv:2: 3 values under a header of 2: ",
         ),
-        ("a.csv", b"text,pair\nx,\n", r"a\.csv:2: 'pair' is empty"),
+        ("a.csv", b"text,pair\nx,\n", r"a\.csv holds no text"),
         ("a.tsv", b"text\tpair\nx\n", r"a\.tsv:2: 'pair' is missing: 1 value under a"),
         ("a.csv", b"text,label\nx,1.5\n", r"a\.csv:2: 'label' is '1\.5', not an index from 0"),
         ("a.csv", b"text,label\nx,4096\n", r"a\.csv:2: 'label' is 4096: an index must be"),
@@ -166,6 +173,53 @@ def test_an_unquoted_tsv_keeps_its_quotes(tmp_path):
     assert texts == ['"Good" and "bad"', '"open', 'whole "field"']
 
 
+def test_the_column_that_pandas_gives_no_name(tmp_path, capsys):
+    path = tmp_path / "a.csv"
+    path.write_text(",text,label\n0,A fine film.,1\n1,Dull.,0\n")
+    assert [review.label for review in read_texts(path)] == [1, 0]
+    assert capsys.readouterr().err == f"note: {path}: not read: (no name)\n"
+    for task in (CLASSIFICATION, TOKEN_CLASSIFICATION):
+        layout = Layout(text="other")
+        with pytest.raises(TextError, match=r"\(no name\), text, label: name"):
+            read_texts(path, names=("a", "b"), layout=layout, task=task)
+    path.write_text("text,\nx\n")
+    with pytest.raises(TextError, match=r":2: '\(no name\)' is missing"):
+        read_texts(path)
+
+
+EMPTY = [
+    ("a.txt", "x\n\n \ny\n\n", 2, 2, {}),
+    ("a.csv", "text,label\nx,1\n ,0\n,1\ny,0\n", 2, 3, {}),
+    ("a.tsv", "text\tlabel\n\t1\nx\t0\ny\t1\n", 1, 2, {}),
+    ("a.jsonl", '{"text": null}\n{"text": "x"}\n{"text": "y"}\n{"text": ""}\n', 2, 1, {}),
+    ("a.csv", "text,pair\nx,a\n,b\ny,c\nz,\n", 2, 3, {}),
+    (
+        "a.jsonl",
+        '{"tokens": ["x"], "tags": [1]}\n{"tokens": [], "tags": [1]}\n{"tokens": null}\n'
+        '{"text": " "}\n{"tokens": "y", "tags": "0"}\n',
+        3,
+        2,
+        {"task": TOKEN_CLASSIFICATION},
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "count", "first", "more"), EMPTY)
+def test_rows_without_a_text_are_left_out_and_counted(
+    name, content, count, first, more, tmp_path, capsys
+):
+    path = tmp_path / name
+    path.write_text(content)
+    reviews = read_texts(path, names=("n", "p"), **more)
+    assert [review.text for review in reviews] == ["x", "y"]
+    assert f"rows without a text are left out: {count}, the first is {path}:{first}\n" in (
+        capsys.readouterr().err
+    )
+    kept = list(stream_texts(path, names=("n", "p"), empty=True, **more))
+    assert [review for review in kept if review.present] == reviews
+    assert len(kept) == 2 + count * (name != "a.txt")
+
+
 @pytest.mark.parametrize("label", ["1", "1.0", "1.", 1, 1.0, "sport", "SPORT", " Sport "])
 def test_a_label_in_every_spelling(label, tmp_path):
     path = tmp_path / "a.jsonl"
@@ -177,6 +231,34 @@ def test_an_exact_name_comes_before_one_in_another_case(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("text,label\nx,US\ny,us\n")
     assert [review.label for review in read_texts(path, names=["us", "US"])] == [1, 0]
+
+
+CASED = ("x_There", "x_there", "No")
+
+
+@pytest.mark.parametrize(
+    ("task", "header", "rows", "found"),
+    [
+        (CLASSIFICATION, "text,label", ["a,x_there", "b,x_There", "c,NO"], [1, 0, 2]),
+        (MULTI_LABEL, "text,label", ["a,x_there;no", "b,x_There"], [(0, 1, 1), (1, 0, 0)]),
+        (MULTI_LABEL, "text,x_there,NO,x_There", ["a,1,0,0", "b,0,1,1"], [(0, 1, 0), (1, 0, 1)]),
+        (TOKEN_CLASSIFICATION, "tokens,tags", ["a b,x_there no"], [(1, 2)]),
+        (CLASSIFICATION, "text,label", ["a,no", "b,X_THERE"], ":3: 'label' is 'X_THERE', and x_T"),
+        (MULTI_LABEL, "text,label", ["a,no;X_there"], ":2: 'label' is 'X_there', and x_There, x_t"),
+        (MULTI_LABEL, "text,x_there,no", ["a,1,0"], "a column 'x_there' and none 'x_There'"),
+        (TOKEN_CLASSIFICATION, "tokens,tags", ["a b,X_there no"], "tag of word 1 is 'X_there', an"),
+    ],
+)
+def test_classes_that_differ_in_case_alone(task, header, rows, found, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join([header, *rows]))
+    if isinstance(found, str):
+        with pytest.raises(TextError, match=found):
+            read_texts(path, names=CASED, task=task)
+        return
+    reviews = read_texts(path, names=CASED, task=task)
+    kind = {CLASSIFICATION: "label", TOKEN_CLASSIFICATION: "tags"}.get(task, "targets")
+    assert [getattr(review, kind) for review in reviews] == found
 
 
 def test_label_names_that_differ_in_case_alone_are_one(tmp_path):

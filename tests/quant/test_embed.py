@@ -125,6 +125,32 @@ def test_figures_are_those_of_the_two_models(
 LONG = ["good good film the a !", "bad", "the bad a film a good a", "\u200b \u200b a b c good film"]
 
 
+@pytest.mark.parametrize("kind", embed.KINDS)
+def test_a_row_without_a_text_keeps_its_place(
+    kind: str, model: Path, quantized: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than a chunk holds. An empty second text does not matter."""
+    monkeypatch.setattr(embed, "CHUNK", 2)
+    file, out, figures = (tmp_path / name for name in ("a.csv", f"out{kind}", "figures.json"))
+    texts = ["", "good film", " ", "", "", "bad film", ""]
+    file.write_text("text,pair\n" + "".join(f"{text},\n" for text in texts))
+    line = [str(file), "-o", str(out), "--model", str(model), "--quantized", str(quantized)]
+    assert embed.main([*line, "--json", str(figures)]) == 0
+    if kind == ".npy":
+        found = list(np.load(out))
+    else:
+        found = [json.loads(one)["embedding"] for one in out.read_text().splitlines()]
+        found = [np.full(12, np.nan) if one is None else np.array(one) for one in found]
+    its = embedder.Embedder.load(quantized, model)
+    wanted = iter(its.integers([its.tokens(text) for text in texts if text.strip()]))
+    for text, vector in zip(texts, found, strict=True):
+        right = next(wanted) if text.strip() else np.full(12, np.nan)
+        np.testing.assert_allclose(vector, right, atol=1e-6)
+    values = json.loads(figures.read_text())
+    assert (values["texts"], values["compared_texts"]) == (2, 2)
+    assert values["worst_text"] in (2, 6)
+
+
 def test_texts_are_found_by_the_first_third_of_their_words(
     model: Path, quantized: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -154,6 +154,42 @@ def test_a_quantized_model_knows_its_checkpoint(
     assert evaluate.main([*arguments[:4], "--model", str(tmp_path / "moved")]) == 0
 
 
+@pytest.mark.parametrize(
+    ("model", "out"),
+    [
+        ("mine", "build/out"),
+        ("models/mine", "out"),
+        ("../tree/mine", "out"),
+        ("mine", "../beside/out"),
+        ("{tree}/models/mine", "{tree}/build/out"),
+    ],
+)
+def test_a_checkpoint_is_found_from_elsewhere_and_where_both_moved(
+    model: str, out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree, moved = tmp_path / "a" / "tree", tmp_path / "b"
+    tree.mkdir(parents=True)
+    monkeypatch.chdir(tree)
+    model, out = model.format(tree=tree), out.format(tree=tree)
+    tiny.write(Path(model))
+    Path("texts.csv").write_text("text,label\ngood film,good\na bad film,bad\n")
+    assert calibrate(["--model", model, "--data", "texts.csv", "--out", out]) == 0
+    from_tree = Path(out)
+    common = ["--data", str(tree / "texts.csv"), "--quantized"]
+    (tmp_path / "elsewhere").mkdir()
+    for folder in (tree, tmp_path / "elsewhere", Path("/")):
+        monkeypatch.chdir(folder)
+        assert evaluate.main([*common, str(tree / from_tree)]) == 0
+    tiny.write(tmp_path / "elsewhere" / "mine", arrays=tiny.tensors(seed=2))  # another of its name
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert evaluate.main([*common, str(tree / from_tree)]) == 0
+    (tmp_path / "a").rename(moved)
+    there = moved / (tree / from_tree).resolve().relative_to(tmp_path / "a")
+    assert (
+        evaluate.main(["--data", str(moved / "tree" / "texts.csv"), *common[2:], str(there)]) == 0
+    )
+
+
 def test_a_text_without_a_label_is_said_and_left_out() -> None:
     some = replace(FOUR, labels=np.array([0, -1, 1, -1]))
     values = some.to_json()

@@ -413,11 +413,11 @@ def test_an_adapter_is_said_to_be_one(tmp_path: Path) -> None:
     """transformers would load it on top of the model that its config names."""
     folder = tiny.write(tmp_path)
     (folder / "adapter_config.json").write_text("{}")
-    with pytest.raises(CheckpointError, match=r"adapter_config.json: the folder holds an adapter"):
+    with pytest.raises(CheckpointError, match=r"adapter_config.json says that the folder holds"):
         load(folder)
     (folder / "adapter_config.json").unlink()
     (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
-    with pytest.raises(CheckpointError, match="holds an adapter alone"):
+    with pytest.raises(CheckpointError, match=r"adapter_model.safetensors is an adapter: fold"):
         load(folder)
 
 

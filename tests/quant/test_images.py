@@ -5,17 +5,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cli.options import Parser
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
 from safetensors.torch import save_file
 
+from quant import calibrate, inspect
 from quant.foreign import processor, vision
 from quant.foreign.checkpoint import Checkpoint, fingerprint, load
 from quant.images import front
 from quant.model import float_model
 from quant.model.spec import CheckpointError, InputError
+from rtl.compile.fit import FitError
+from rtl.compile.options import add_fit, fit
+from rtl.interface.options import add_config_options
+from sim.cycles import __main__ as cycles
+from sim.estimate import __main__ as estimate
 
 MODELS = {"vit": "ViT", "deit": "DeiT", "dinov2": "Dinov2"}
 MODELS |= {"dinov2_with_registers": "Dinov2WithRegisters"}
@@ -459,6 +467,49 @@ def test_more_tokens_than_an_accelerator_takes_are_refused(tmp_path: Path) -> No
     processed(tmp_path, size=91)
     with pytest.raises(CheckpointError, match=r"an image has 8,282 tokens: .* 8,192 at most"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("command", "key"),
+    [
+        (inspect.main, lambda found: found["needs"][0]["tokens"]),
+        (cycles.main, lambda found: found["tokens"]),
+        (estimate.main, lambda found: found["performance"]["tokens"]),
+    ],
+)
+def test_the_one_length_of_an_image_is_counted(
+    command: Any, key: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """16 x 16 patches and the class token, of 128 tokens that texts are counted by."""
+    saved(tmp_path, "vit", "ForImageClassification", image_size=64, num_labels=3)
+    processed(tmp_path, size={"height": 64, "width": 64})
+    model = [str(tmp_path)] if command is inspect.main else ["--model", str(tmp_path)]
+    model += ["--texts", "1"] * (command is inspect.main)
+    assert command([*model, "--json", str(tmp_path / "found.json")]) == 0
+    assert key(json.loads((tmp_path / "found.json").read_text())) == 257
+    assert command([*model, "--tokens", "257"]) == 0
+    for tokens in ("64", "512"):
+        assert command([*model, "--tokens", tokens]) == 2
+        assert "257" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_hardware_for_images_takes_one(tmp_path: Path) -> None:
+    """The accelerator that is sized for a quantized model, beside one of texts or alone."""
+    saved(tmp_path / "model", "vit", "ForImageClassification", image_size=64, num_labels=3)
+    processed(tmp_path / "model", size={"height": 64, "width": 64})
+    data = tmp_path / "images.npz"
+    np.savez(data, images=np.random.default_rng(0).integers(0, 256, (2, 64, 64), np.uint8))
+    common = ["--model", str(tmp_path / "model"), "--remedies", "none"]
+    out = tmp_path / "out"
+    assert calibrate.main([*common, "--data", str(data), "--out", str(out)]) == 0
+    parser = Parser("fit", "", "")
+    add_fit(parser)
+    add_config_options(parser)
+    assert fit(parser.parse_args(["--fit", str(out)])).tokens == 257
+    with pytest.raises(FitError, match="--tokens 200 too small for the model: give `--tokens 257`"):
+        fit(parser.parse_args(["--fit", str(out), "--tokens", "200"]))
+    batches = ["--batch", "600", "--data", str(data), "--quantized", str(out)]
+    assert cycles.main(batches) == 0
 
 
 def test_the_hash_is_of_the_image_processor_too(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ LLAMA3 = {"rope_type": "llama3", "rope_theta": 90.0, "factor": 4.0, **LENGTH}
 LLAMA3 |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 YARN = {"rope_type": "yarn", "rope_theta": 90.0, "factor": 4.0, **LENGTH}
 ROPES: dict[str, dict[str, Any]] = {
+    "default-partial": {"rope_type": "default", "rope_theta": 9.0, "partial_rotary_factor": 0.5},
     "llama3": LLAMA3,
     "llama3-near": LLAMA3 | {"low_freq_factor": 0.5, "high_freq_factor": 1.0},
     "yarn": YARN,

@@ -35,7 +35,7 @@ def test_json_brings_back_the_same_spec() -> None:
     [
         ({"layers": 0}, "layers is 0: it must be at least 1"),
         ({"labels": ("one",)}, r"labels are \('one',\): a classifier needs at least 2"),
-        ({"labels": ("Yes", " yes ")}, "the labels 'Yes' and ' yes ' are one name"),
+        ({"labels": ("Yes", " Yes ")}, "the labels 'Yes' and ' Yes ' are one name"),
         ({"task": "ranking"}, "task is 'ranking': it must be one of classification, embedding"),
         ({"task": "embedding"}, r"labels are \('no', 'yes'\): an embedding has none"),
         ({"types": -1}, r"types is -1: it must be 0 \(no segment embedding\) or more"),

@@ -86,6 +86,30 @@ def test_the_encoder_equals_transformers(case: str, tmp_path: Path) -> None:
     close(checkpoint, model)
 
 
+@pytest.mark.parametrize("family", NAMES)
+@pytest.mark.parametrize(
+    ("count", "furthest"),
+    [
+        *((count, 128) for count in (0, 1, 2, 3, 4, 5, 7, 33)),
+        *((32, furthest) for furthest in (-1, 0, 7, 8, 9, 10**30, 10**310)),
+        *((4, 1), (4, 2), (600, 150), (600, 151)),
+    ],
+)
+def test_buckets_are_followed_where_transformers_runs_them_and_refused_elsewhere(
+    family: str, count: int, furthest: int, tmp_path: Path
+) -> None:
+    names = ("relative_attention_num_buckets", "relative_attention_max_distance")
+    model = saved(tmp_path, family, "EncoderModel", dict(zip(names, (count, furthest))))
+    try:
+        of_theirs(model, np.full(300, 5, np.int32), None)
+    except (ArithmeticError, IndexError, ValueError):
+        said = f"config.json: {names[0]} is {count} and {names[1]} {furthest}: they must be 4 or"
+        with pytest.raises(CheckpointError, match=said):
+            load(tmp_path)
+    else:
+        close(load(tmp_path), model)
+
+
 @pytest.mark.parametrize("head", WHOLE)
 @pytest.mark.parametrize("family", NAMES)
 def test_of_a_whole_model_the_encoder_is_taken_when_asked(
@@ -111,6 +135,8 @@ def test_of_a_whole_model_the_encoder_is_taken_when_asked(
         ({"is_decoder": True}, "is_decoder is True"),
         ({"d_kv": 7}, "layer.0.q"),
         ({"relative_attention_num_buckets": 16}, "has 32 rows: there must be 16"),
+        ({"relative_attention_num_buckets": -8}, "num_buckets is -8 and .* must be 4 or more"),
+        ({"relative_attention_num_buckets": 8.0}, "num_buckets is 8.0: it must be an integer"),
         ({"d_model": 0}, "hidden is 0"),
     ],
 )

@@ -98,7 +98,7 @@ def test_sentences_of_reviews():
             ["--names", "O"],
             "--data FILE needs --names A,B,... of its outputs, and --validation FILE",
         ),
-        (["--names", "O,o"], "--names has 'O' and 'o', which are one name: rename one"),
+        (["--names", "O,O"], "--names has 'O' and 'O', which are one name: rename one"),
         (["--names", "O,B-X"], "tags.jsonl:"),
         (["--batch", "100"], "64 training texts do not fill a batch of 100: lower --batch"),
         (["--model", "nowhere"], "nowhere"),
