@@ -12,7 +12,7 @@ from cli.machine import ROOT
 from cli.options import Parser
 
 from setup import environment, system, verilator
-from sim.verilator import on_path
+from sim.verilator import TREE, on_path
 
 DESCRIPTION = """\
 Set up what a make target needs: sim (calibration, Verilog and simulation, no torch), train (with
@@ -38,7 +38,7 @@ PROFILES = {
 
 def set_up(extras: Sequence[str]) -> None:
     """Bring the machine to what these extras need; SetupError says what the user has to do."""
-    with files.locked(verilator.TREE.parent / "setup.lock"):
+    with files.locked(TREE.parent / "setup.lock"):
         system.install({"python3-venv": system.PYTHON_PACKAGE})
         for extra in extras:
             system.install(system.PACKAGES.get(extra, {}))

@@ -26,7 +26,7 @@ from quant.images import data as images
 from quant.model.spec import EncoderSpec
 from quant.texts.corpora import imdb
 from quant.texts.data_file import Review
-from rtl.compile.fit import fitting_model
+from rtl.compile.fit import fitting_model, fixed_tokens
 from rtl.generate.units import unit
 from rtl.interface.config import LANES, Config, array
 from sim import play, summary
@@ -144,7 +144,9 @@ def _run(options: argparse.Namespace) -> int:
         directory, quantized = model_of(options)
     given = input_of(quantized.spec, options.review, options.pair)
     review = given.text
-    text = reference(quantized, given, options.tokens)
+    fixed = fixed_tokens(quantized.model, quantized.info)
+    tokens = fixed if fixed and options.tokens == TOKENS else options.tokens
+    text = reference(quantized, given, tokens)
     quantized, shown = text.quantized, " ".join(review.split())
     cut = f", {text.tokens.dropped} more cut" if text.tokens.dropped else ""
     config = fitting_model(
