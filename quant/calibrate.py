@@ -510,7 +510,9 @@ def calibrate(
     tokens, spec = tokens_of(texts), checkpoint.spec
     checkpoint, texts = given.placed(checkpoint, texts)
     begins = f"calibrating on {len(texts):,} {spec.inputs}, {tokens:,} tokens"
-    with Bar(begins, 4 * tokens) as bar:
+    tried = 0 if options.remedies is not None else len(applicable(spec)) + 2
+    expected = 4 * tokens + 2 * tried * min(tokens, choose.TOKENS)
+    with Bar(begins, expected, shorter="fewer --samples or --tokens") as bar:
         histogram = options.method != MIN_MAX
         calibrator = Calibrator(
             checkpoint, texts, histogram=histogram, precise=options.precise, bar=bar

@@ -310,7 +310,7 @@ def embed_command(options: argparse.Namespace) -> int:
     options.data = options.data or images.usual(read, SENTENCES)
     reviews = texts(options, read)
     quantized, embedder = embedder_of(options)
-    shown = iter(progress(reviews, "embedding"))
+    shown = iter(progress(reviews, "embedding", read))
     with writing(options.out, embedder.spec.outputs) as write:
         result = embed(embedder, shown, write, options.tokens, options.compare)
     print(result)

@@ -8,6 +8,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from cli import files
 from cli.command import run_command
 from cli.keys import Keys
 from cli.options import Parser, add_dask, add_json, add_model, add_quantized, add_tokens, positive
-from cli.progress import progress
+from cli.progress import Bar
+from cli.words import counted
 from cli.workers import each
 
 import numpy as np
@@ -80,14 +82,16 @@ def evaluate(
         As for `cli.workers.each`; by default everything runs in this process.
     """
     checkpoint = classifier.require_checkpoint()
+    spec = checkpoint.spec
     models = Models(checkpoint, classifier.model, classifier.info["tensors"])
     found: list[Pairs] = []
-    results = each(run_both, models, shares(texts, traced), dask=dask)
-    several = ((pairs, i) for _, pairs in results for i in range(len(pairs.float_logits)))
-    for pairs, i in progress(several, "evaluating float and golden", total=len(texts)):
-        if i == 0:
+    cases = shares(texts, traced)
+    says = f"evaluating float and golden: {counted(len(texts), spec.inputs)}"
+    with Bar(says, len(texts), spec.inputs, shorter="fewer --samples or --tokens") as bar:
+        both = run_both if dask else partial(run_both, advance=bar.advance)
+        for name, pairs in each(both, models, cases, dask=dask):
             found.append(pairs)
-    spec = checkpoint.spec
+            bar.advance(len(cases[name][0]) if dask else 0)
     common: dict[str, Any] = {
         "names": spec.labels,
         "float_logits": np.concatenate([pairs.float_logits for pairs in found]),

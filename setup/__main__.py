@@ -15,12 +15,12 @@ from sim.verilator import on_path
 
 DESCRIPTION = """\
 Set up what a make target needs. Profiles: quant (Python packages only), parquet (quant
-and Parquet files), onnx (quant and the ONNX export), train (with torch), sim (Verilator and Icarus,
-no torch), package (Verilog, register map), docs (the site), cluster (sim, and dask for runs on many
-machines), synth (yowasp), asic (sim, synth, standard cells and OpenSTA), litex (the LiteX SoC and
-its firmware), test (everything that the tests use but the standard cells and the compiler of that
-firmware). Each step says what it does and is skipped when it is done; an interrupted run is simply
-started again."""
+and Parquet files), onnx (quant and the ONNX export), train (with torch), sim (Verilator, Icarus and
+the generated packages, no torch), package (Verilog, register map), docs (the site), cluster (sim,
+and dask for runs on many machines), synth (yowasp), asic (sim, synth, standard cells and OpenSTA),
+litex (the LiteX SoC and its firmware), test (everything that the tests use but the standard cells
+and the compiler of that firmware). Each step says what it does and is skipped when it is done; an
+interrupted run is simply started again."""
 
 EXAMPLES = """\
 examples:
@@ -51,7 +51,7 @@ PROFILES = {
     "onnx": Profile(("quant", "onnx")),
     "train": Profile(("quant", "fast", "train")),
     "host": Profile(("quant", "host")),
-    "sim": Profile(HARDWARE, simulates=True),
+    "sim": Profile((*HARDWARE, "package"), simulates=True),
     "synth": Profile(("rtl", "synth")),
     "asic": Profile((*HARDWARE, "synth"), simulates=True, silicon=True),
     "package": Profile(("rtl", "package")),

@@ -20,7 +20,8 @@ from cli.options import (
     positive,
     whole,
 )
-from cli.progress import progress, stage
+from cli.progress import Bar, progress, stage
+from cli.words import counted
 from cli.workers import each
 
 import numpy as np
@@ -188,10 +189,13 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
     began = time.perf_counter()
     order = [place for batch in batches for place in batch]
     results = each(simulate, setup, shares(reviews, batches), jobs=options.jobs, dask=options.dask)
-    verdicts = (verdict for _, share in results for verdict in share)
-    for index, verdict in zip(
-        order, progress(verdicts, "simulating", total=len(reviews)), strict=True
-    ):
+    says, shorter = f"simulating: {counted(len(reviews), spec.inputs)}", "fewer --texts or --tokens"
+    with Bar(says, len(reviews), spec.inputs, shorter=shorter) as bar:
+        verdicts = []
+        for _, share in results:
+            verdicts += share
+            bar.advance(len(share))
+    for index, verdict in zip(order, verdicts, strict=True):
         values, mismatches = values + verdict.values, mismatches + verdict.mismatches
         cycles, simulated = cycles + verdict.cycles, simulated + verdict.simulated
         if verdict.problem:
