@@ -194,7 +194,9 @@ def ablation_command(options: argparse.Namespace) -> int:
         )
     accuracy = share(floats.argmax(axis=1) == labels, known)
     if not known.all():
-        print(f"{np.sum(~known)} of {len(texts)} texts have no label: accuracy is over the others")
+        print(
+            f"{np.sum(~known):,} of {len(texts):,} texts have no label: accuracy is over the others"
+        )
     print(format_table(results, accuracy, len(texts)))
     for name, why in idle(checkpoint.spec).items():
         print(f"{name} has no effect: {why}")

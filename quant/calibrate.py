@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from cli import files
 from cli.command import Interrupted, run_command
+from cli.journey import then
 from cli.keys import under
 from cli.machine import BUILD, give_back_memory
 from cli.options import Parser, add_json, add_model, add_tokens, positive, version
@@ -753,6 +754,8 @@ def calibrate_command(options: argparse.Namespace) -> int:
     print(f"wrote {out}")
     if options.json:
         files.write_json(options.json, quantized.info)
+    following = {EMBEDDING: "quant.embed", QUESTION_ANSWERING: "sim.run"}
+    then(following.get(spec.task, "quant.evaluate"), "--quantized", out)
     return 0
 
 

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 from cli import files
 from cli.command import run_command
+from cli.journey import then
 from cli.options import Parser, add_json, whole
 from cli.progress import progress
 
@@ -321,6 +322,7 @@ def embed_command(options: argparse.Namespace) -> int:
     if options.json:
         source = {"data": options.data, "max_tokens": options.tokens, "quantized": str(quantized)}
         files.write_json(options.json, source | result.to_json())
+    then("sim.run", "--quantized", quantized)
     return 0
 
 

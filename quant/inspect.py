@@ -13,6 +13,7 @@ from typing import Any
 
 from cli import files
 from cli.command import run_command
+from cli.journey import then
 from cli.options import MODEL, Parser, add_json, positive, whole
 
 import numpy as np
@@ -305,6 +306,7 @@ def inspect_command(options: argparse.Namespace) -> int:
             "reaches": None if reached is None else [asdict(reach) for reach in reached],
         }
         files.write_json(options.json, values)
+    then("quant.calibrate", "--model", options.model)
     return 0
 
 

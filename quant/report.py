@@ -313,7 +313,7 @@ def report_command(options: argparse.Namespace) -> int:
     whole = classifier.spec.given  # an image, or a file of rows, cannot be cut
     most = options.tokens if whole else min(TOKENS_DRAWN, options.tokens)
     sentence = classifier.tokens(options.sentence, max_tokens=most)
-    texts, labels = labelled_texts(options, classifier)
+    _, texts, labels = labelled_texts(options, classifier)
     result = evaluate(classifier, texts, labels)
     assert isinstance(result, Evaluation)
     files.write(out, page(classifier, result, texts, sentence).encode())

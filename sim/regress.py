@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 
 from cli.command import Exit, run_command
 from cli.files import write_json
+from cli.journey import then
 from cli.options import (
     Parser,
     add_dask,
@@ -375,7 +376,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    _, quantized = model_of(options)
+    directory, quantized = model_of(options)
     figures = regress(quantized, options)
     print(report(figures, quantized.spec.inputs))
     if options.json:
@@ -385,7 +386,10 @@ def _run(options: argparse.Namespace) -> int:
             {name: value for name, value in asdict(figures).items() if name != "seconds"}
             | {"passed": figures.passed},
         )
-    return Exit.OK if figures.passed else Exit.DIFFERENT
+    if not figures.passed:
+        return Exit.DIFFERENT
+    then("rtl.generate", "accelerator", "--lanes", options.lanes, "--fit", directory)
+    return Exit.OK
 
 
 if __name__ == "__main__":

@@ -9,9 +9,11 @@ from typing import Any
 
 from cli import files
 from cli.command import run_command
+from cli.journey import then
 from cli.machine import BUILD
 from cli.options import Parser, add_json, add_seed, positive, whole
 from cli.paths import check_written
+from cli.progress import duration
 
 from train.failure import TrainError
 
@@ -170,3 +172,9 @@ def finish(options: argparse.Namespace, report: Mapping[str, Any]) -> None:
     """Write the figures of a run to --json, where given."""
     if options.json is not None:
         files.write_json(options.json, report)
+
+
+def ended(options: argparse.Namespace, seconds: float, following: str) -> None:
+    """Say what was written, and the command that comes next."""
+    print(f"{options.out}: written after {duration(seconds)} of training")
+    then(following, "--model", options.out)

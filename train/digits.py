@@ -21,7 +21,7 @@ from quant.foreign.processor import PREPROCESSOR
 from quant.images.corpora import LABELS, digits
 from train.card import classifier_card, table
 from train.checkpoint import new_bert
-from train.command import finish, places, recorded
+from train.command import ended, finish, places, recorded
 from train.device import device_of, how_made, plan_of
 from train.evaluation import figures
 from train.failure import TrainError
@@ -135,7 +135,7 @@ def train_digits(options: argparse.Namespace) -> None:
         )
     finish(options, {"metrics": metrics, "arguments": arguments, **dataclasses.asdict(outcome)})
     shutil.rmtree(work, ignore_errors=True)
-    print(f"{options.out}: written after {outcome.seconds:.0f} s of training")
+    ended(options, outcome.seconds, "quant.calibrate")
 
 
 _DATA = (

@@ -22,7 +22,7 @@ from train.checkpoint import (
     read_config,
     save_checkpoint,
 )
-from train.command import finish, places, recorded
+from train.command import ended, finish, places, recorded
 from train.data import Split, describe, digest, encoded, known_of, read
 from train.device import device_of, how_made, plan_of
 from train.distil import NB_SVM, NONE, DistillationLoss, make_teacher
@@ -126,7 +126,7 @@ def finetune(options: argparse.Namespace) -> None:
     report = {"metrics": metrics, "arguments": arguments, **dataclasses.asdict(outcome)}
     finish(options, report)
     shutil.rmtree(work, ignore_errors=True)
-    print(f"{options.out}: written after {outcome.seconds:.0f} s of training")
+    ended(options, outcome.seconds, "quant.calibrate")
 
 
 def _positions(options: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from quant.texts.data_file import Review, layout_of, read_texts
 from train.batches import epoch_batches, pad, window
 from train.checkpoint import checkpoint_tokenizer, read_config, save_checkpoint
 from train.choices import REVIEWS
-from train.command import finish, places, recorded
+from train.command import ended, finish, places, recorded
 from train.device import device_of, plan_of
 from train.evaluation import predicted
 from train.failure import TrainError
@@ -127,7 +127,7 @@ def heads(options: argparse.Namespace, name: str) -> None:
         accuracy = f"{head.right} {values['accuracy']:.2f} %"
         print(f"{split}: {accuracy}, loss {values['loss']:.4f}{f1}")
     finish(options, {"metrics": metrics, **dataclasses.asdict(outcome)})
-    print(f"{options.out}: written after {outcome.seconds:.0f} s of training")
+    ended(options, outcome.seconds, "quant.calibrate")
 
 
 def write_texts(path: Path, reviews: Sequence[Review], names: Sequence[str], head: Head) -> None:

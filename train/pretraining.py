@@ -21,7 +21,7 @@ from train.batches import Batch
 from train.card import encoder_card, table
 from train.checkpoint import save_checkpoint
 from train.choices import PRESETS, REVIEWS
-from train.command import finish, places, recorded
+from train.command import ended, finish, places, recorded
 from train.corpus import UNCHOSEN, Blocks, mask, open_tokens, write_tokens
 from train.device import device_of, how_made, plan_of
 from train.failure import TrainError
@@ -111,7 +111,7 @@ def pretrain(options: argparse.Namespace) -> None:
     print(table(outcome.history))
     finish(options, {"arguments": arguments, **dataclasses.asdict(outcome)})
     (work / "snapshot.safetensors").unlink(missing_ok=True)
-    print(f"{options.out}: written after {outcome.seconds:.0f} s of training")
+    ended(options, outcome.seconds, "train.finetune")
 
 
 def _predict(

@@ -8,7 +8,7 @@ import argparse
 import codecs
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -53,7 +53,7 @@ class Review:
     labels at once or numbers (quant.texts.targets). words: of a text that the file has word by
     word; tags: the class of each, None for none (quant.texts.data_words). image: the pixels, where
     they are no file of their own; of a model of images the text is the path of a file, or says
-    which one it is.
+    which one it is. line: of the file that it was read from, where that has lines.
     """
 
     text: str
@@ -63,6 +63,7 @@ class Review:
     words: tuple[str, ...] | None = None
     tags: tuple[int | None, ...] = ()
     image: NDArray[np.uint8] | None = None
+    line: int | None = field(default=None, compare=False)
 
     @property
     def content(self) -> Content:
@@ -215,7 +216,7 @@ def stream_texts(
     for line, row, columns in read():
         text, image = _content(path, line, row, columns.text, layout)
         pair = None if columns.pair is None else _string(path, line, row, columns.pair)
-        review = Review(text, None, pair, image=image)
+        review = Review(text, None, pair, image=image, line=line)
         if names == ():
             yield review
             continue

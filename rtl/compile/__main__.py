@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli.command import Different, ToolError, run_command
 from cli.files import write_if_changed, write_json
+from cli.journey import then
 from cli.machine import BUILD
 from cli.options import Parser, add_json
 from cli.progress import stage
@@ -355,6 +356,8 @@ def _run(options: argparse.Namespace) -> int:
     figures |= words
     if options.json:
         write_json(options.json, figures)
+    folder = ("--quantized", options.quantized) if options.quantized else ()
+    then("tb.generate", "accelerator", "--lanes", config.lanes, *folder)
     return 0
 
 
