@@ -21,6 +21,7 @@ from cli.command import run_command
 from cli.journey import then
 from cli.options import Parser, add_json, whole
 from cli.progress import progress
+from cli.words import counted
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,14 +117,14 @@ class Embedded:
         values = self.to_json()
         compared, texts = values["compared_texts"], self.texts
         lines = [
-            f"{texts:,} {self.inputs}, {self.tokens:,} tokens ({self.cut:,} {self.inputs} cut): "
+            f"{counted(texts, self.inputs)}, {counted(self.tokens, 'tokens')} ({self.cut:,} cut): "
             f"vectors of {self.width}"
         ]
         if compared:
             lines.append(
                 f"cosine of golden and float  mean {values['mean_cosine']:.5f}, worst "
-                f"{values['worst_cosine']:.5f} ({self.inputs[:-1]} {values['worst_text']}), "
-                f"{compared:,} {self.inputs}"
+                f"{values['worst_cosine']:.5f} ({counted(1, self.inputs)[2:]} "
+                f"{values['worst_text']:,}), {counted(compared, self.inputs)}"
             )
         if values.get("nearest_same") is not None:
             lines.append(
@@ -137,7 +138,7 @@ class Embedded:
         if self.ndcg:
             found = ", ".join(f"{name} {value:.4f}" for name, value in self.ndcg.items())
             lines.append(
-                f"found by a third of itself  nDCG@{DEPTH} {found}, {len(self.queries):,} queries"
+                f"found by a third of itself  nDCG@{DEPTH} {found}, {counted(len(self.queries), 'queries')}"
             )
         return "\n".join(lines)
 
