@@ -137,9 +137,8 @@ class Embedded:
             )
         if self.ndcg:
             found = ", ".join(f"{name} {value:.4f}" for name, value in self.ndcg.items())
-            lines.append(
-                f"found by a third of itself  nDCG@{DEPTH} {found}, {counted(len(self.queries), 'queries')}"
-            )
+            asked = counted(len(self.queries), "queries")
+            lines.append(f"found by a third of itself  nDCG@{DEPTH} {found}, {asked}")
         return "\n".join(lines)
 
 

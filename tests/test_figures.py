@@ -201,6 +201,7 @@ def test_a_page_shows_units_and_hides_options() -> None:
     assert "| 4 | 1,234 | 0.50 |\n" in text
     wide = [f"c{i}" for i in range(10)]
     row = {"columns": wide, "units": [""] * 10, "rows": [list(range(1000, 1010))]}
+    row |= {"vary": {}, "read": {}, "command": "python -m x"}
     assert "| figure | value |\n| --- | ---: |\n| c0 | 1,000 |\n| c1 |" in page([entry(**row)])
     assert "T" not in page([entry(rows=[], more=[[4, 1, Decimal(1), "q"]])]).partition("\n## ")[2]
 
