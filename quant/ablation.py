@@ -226,7 +226,7 @@ def variant_logits(model: Any, texts: Sequence[Tokens], row: Row) -> NDArray[np.
 def format_table(results: Sequence[Measured], float_accuracy: float | None, texts: int) -> str:
     shown = "" if float_accuracy is None else f", float accuracy {float_accuracy:.2%}"
     lines = [
-        f"{texts} texts{shown}",
+        f"{texts:,} texts{shown}",
         f"{'variant':36}{'mean |logit - float|':>21}{'largest':>10}{'agreement':>11}"
         f"{'accuracy':>10}",
     ]

@@ -186,7 +186,7 @@ def smallest(model: Model, lanes: int, tokens: int) -> Config:
     config = replace(config, labels=needed_labels(shape, config))
     found = longest_sequence(model, config)
     if found < tokens:
-        raise ValueError(f"{tokens} tokens: the model takes {found} at most at {lanes} lanes")
+        raise ValueError(f"{tokens:,} tokens: the model takes {found} at most at {lanes} lanes")
     return config
 
 
@@ -359,10 +359,10 @@ def description(checkpoint: Checkpoint) -> str:
 
 def _tokens(spec: EncoderSpec) -> str:
     if spec.rows:
-        return f"up to {spec.max_tokens} tokens, whose rows come in files"
+        return f"up to {spec.max_tokens:,} tokens, whose rows come in files"
     if spec.given:
-        return f"{spec.max_tokens} tokens an image, whose rows the host computes"
-    return f"up to {spec.max_tokens} tokens of {spec.vocabulary:,}, {spec.types} segment types"
+        return f"{spec.max_tokens:,} tokens an image, whose rows the host computes"
+    return f"up to {spec.max_tokens:,} tokens of {spec.vocabulary:,}, {spec.types} segment types"
 
 
 def _bias(spec: EncoderSpec) -> str:
@@ -412,7 +412,7 @@ def needs_table(found: Sequence[Needs], refused: dict[int, str], tokens: int) ->
     rows = [
         [x.config.lanes, x.cycles, x.stream_bytes, x.row_bytes, x.dsp, x.block_ram] for x in found
     ]
-    lines = [f"{tokens} tokens, without remedies, at least:"]
+    lines = [f"{tokens:,} tokens, without remedies, at least:"]
     if rows:
         headings = ["lanes", "cycles", "stream bytes", "embedding bytes", "DSP", "block RAM"]
         options = " ".join(options_of(found[0].config))
