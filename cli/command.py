@@ -87,7 +87,7 @@ def _answer(error: BaseException) -> tuple[str, Exit] | None:
             return f"error: {error}", Exit.DIFFERENT
         case ToolError():
             return f"error: {error}", Exit.FAILED
-        case ModuleNotFoundError() if do := how(error.name or ""):
+        case ModuleNotFoundError() if do := how((error.name or "").replace("-", "_")):
             return f"error: the package {error.name} is not installed: {do}", Exit.FAILED
         case ValueError():
             return f"error: {_one_line(str(error))}", Exit.REFUSED

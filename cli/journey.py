@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 import sys
 from typing import NamedTuple
 
@@ -99,6 +100,12 @@ def spoken(text: str) -> str:
         return f"bert2rtl {_NAMES[match[1]]}" if match[1] in _NAMES else match[0]
 
     return _MODULE.sub(name, text)
+
+
+def then(module: str, *words: object) -> None:
+    """Say on stderr which command comes next, with the folders that this one has used."""
+    line = shlex.join(["python", "-m", module, *map(str, words)])
+    print(spoken(f"next: {line}"), file=sys.stderr)
 
 
 def overview() -> str:

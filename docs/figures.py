@@ -38,6 +38,8 @@ EXAMPLES = """\
   python -m docs.figures synthesis.accelerator --rows "8, *"
 """
 Value = str | int | Decimal
+WIDE = 8
+"""Columns, above which the figures of a single row stand below each other."""
 INTRODUCTION = """\
 Figures by which to compare models, sizes and checks, each table with the command that prints it
 and its day. `make figures` writes this page from `measurements.toml`, which has all figures, and
@@ -139,6 +141,12 @@ def page(measurements: Sequence[Measurement]) -> str:
         head = [one.columns[i] + units[i] for i in kept]
         right = [all(not isinstance(row[i], str) or not row[i] for row in one.rows) for i in kept]
         body = [[shown(row[i]) for i in kept] for row in one.rows]
+        if len(body) == 1 and len(head) > WIDE:  # a line a figure
+            head, right, body = (
+                ["figure", "value"],
+                [False, True],
+                list(map(list, zip(head, *body))),
+            )
         ruler = ["---:" if number else "---" for number in right]
         lines += [f"| {' | '.join(cells)} |" for cells in (head, ruler, *body)]
         lines.append("")

@@ -194,7 +194,9 @@ def ablation_command(options: argparse.Namespace) -> int:
         )
     accuracy = share(floats.argmax(axis=1) == labels, known)
     if not known.all():
-        print(f"{np.sum(~known)} of {len(texts)} texts have no label: accuracy is over the others")
+        print(
+            f"{np.sum(~known):,} of {len(texts):,} texts have no label: accuracy is over the others"
+        )
     print(format_table(results, accuracy, len(texts)))
     for name, why in idle(checkpoint.spec).items():
         print(f"{name} has no effect: {why}")
@@ -224,7 +226,7 @@ def variant_logits(model: Any, texts: Sequence[Tokens], row: Row) -> NDArray[np.
 def format_table(results: Sequence[Measured], float_accuracy: float | None, texts: int) -> str:
     shown = "" if float_accuracy is None else f", float accuracy {float_accuracy:.2%}"
     lines = [
-        f"{texts} texts{shown}",
+        f"{texts:,} texts{shown}",
         f"{'variant':36}{'mean |logit - float|':>21}{'largest':>10}{'agreement':>11}"
         f"{'accuracy':>10}",
     ]

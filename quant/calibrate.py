@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from cli import files
 from cli.command import Interrupted, run_command
+from cli.journey import then
 from cli.keys import under
 from cli.machine import BUILD, give_back_memory
 from cli.options import Parser, add_json, add_model, add_tokens, positive, version
@@ -534,7 +535,9 @@ def calibrate(
     tokens, spec = tokens_of(texts), checkpoint.spec
     checkpoint, texts = given.placed(checkpoint, texts)
     begins = f"calibrating on {len(texts):,} {spec.inputs}, {tokens:,} tokens"
-    with Bar(begins, 4 * tokens) as bar:
+    tried = 0 if options.remedies is not None else len(applicable(spec)) + 2
+    expected = 4 * tokens + 2 * tried * min(tokens, choose.TOKENS)
+    with Bar(begins, expected, shorter="fewer --samples or --tokens") as bar:
         histogram = options.method != MIN_MAX
         calibrator = Calibrator(
             checkpoint,
@@ -786,6 +789,8 @@ def calibrate_command(options: argparse.Namespace) -> int:
     print(f"wrote {out}")
     if options.json:
         files.write_json(options.json, quantized.info)
+    following = {EMBEDDING: "quant.embed", QUESTION_ANSWERING: "sim.run"}
+    then(following.get(spec.task, "quant.evaluate"), "--quantized", out)
     return 0
 
 

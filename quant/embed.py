@@ -18,8 +18,10 @@ from typing import Any, BinaryIO
 
 from cli import files
 from cli.command import run_command
+from cli.journey import then
 from cli.options import Parser, add_json, whole
 from cli.progress import progress
+from cli.words import counted
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,14 +122,14 @@ class Embedded:
         values = self.to_json()
         compared, texts = values["compared_texts"], self.texts
         lines = [
-            f"{texts:,} {self.inputs}, {self.tokens:,} tokens ({self.cut:,} {self.inputs} cut): "
+            f"{counted(texts, self.inputs)}, {counted(self.tokens, 'tokens')} ({self.cut:,} cut): "
             f"vectors of {self.width}"
         ]
         if compared:
             lines.append(
                 f"cosine of golden and float  mean {values['mean_cosine']:.5f}, worst "
-                f"{values['worst_cosine']:.5f} ({self.inputs[:-1]} {values['worst_text']}), "
-                f"{compared:,} {self.inputs}"
+                f"{values['worst_cosine']:.5f} ({counted(1, self.inputs)[2:]} "
+                f"{values['worst_text']:,}), {counted(compared, self.inputs)}"
             )
         if values.get("nearest_same") is not None:
             lines.append(
@@ -140,9 +142,8 @@ class Embedded:
             )
         if self.ndcg:
             found = ", ".join(f"{name} {value:.4f}" for name, value in self.ndcg.items())
-            lines.append(
-                f"found by a third of itself  nDCG@{DEPTH} {found}, {len(self.queries):,} queries"
-            )
+            asked = counted(len(self.queries), "queries")
+            lines.append(f"found by a third of itself  nDCG@{DEPTH} {found}, {asked}")
         return "\n".join(lines)
 
 
@@ -322,7 +323,7 @@ def embed_command(options: argparse.Namespace) -> int:
     options.data = options.data or images.usual(read, SENTENCES)
     reviews = texts(options, read)
     quantized, embedder = embedder_of(options)
-    shown = iter(progress(reviews, "embedding"))
+    shown = iter(progress(reviews, "embedding", read))
     with writing(options.out, embedder.spec.outputs) as write:
         result = embed(embedder, shown, write, options.tokens, options.compare)
     print(result)
@@ -333,6 +334,7 @@ def embed_command(options: argparse.Namespace) -> int:
     if options.json:
         source = {"data": options.data, "max_tokens": options.tokens, "quantized": str(quantized)}
         files.write_json(options.json, source | result.to_json())
+    then("sim.run", "--quantized", quantized)
     return 0
 
 

@@ -8,15 +8,27 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from math import nan
 from pathlib import Path
 from typing import Any
 
 from cli import files
 from cli.command import run_command
+from cli.journey import then
 from cli.keys import Keys
-from cli.options import Parser, add_dask, add_json, add_model, add_quantized, add_tokens, positive
-from cli.progress import progress
+from cli.options import (
+    Parser,
+    add_dask,
+    add_json,
+    add_model,
+    add_quantized,
+    add_tokens,
+    positive,
+    whole,
+)
+from cli.progress import Bar, duration
+from cli.words import counted
 from cli.workers import each
 
 import numpy as np
@@ -44,6 +56,8 @@ from quant.texts.data_file import Review, add_columns, layout_of
 from quant.texts.targets import Targets
 
 TRACED = 32
+LISTED = 5
+WIDTH = 40
 
 Right = int | Targets | NDArray[np.int64]
 """What a file says of a text: a class, targets (quant.texts.targets), or each token's class."""
@@ -80,14 +94,16 @@ def evaluate(
         As for `cli.workers.each`; by default everything runs in this process.
     """
     checkpoint = classifier.require_checkpoint()
+    spec = checkpoint.spec
     models = Models(checkpoint, classifier.model, classifier.info["tensors"])
     found: list[Pairs] = []
-    results = each(run_both, models, shares(texts, traced), dask=dask)
-    several = ((pairs, i) for _, pairs in results for i in range(len(pairs.float_logits)))
-    for pairs, i in progress(several, "evaluating float and golden", total=len(texts)):
-        if i == 0:
+    cases = shares(texts, traced)
+    says = f"evaluating float and golden: {counted(len(texts), spec.inputs)}"
+    with Bar(says, len(texts), spec.inputs, shorter="fewer --samples or --tokens") as bar:
+        both = run_both if dask else partial(run_both, advance=bar.advance)
+        for name, pairs in each(both, models, cases, dask=dask):
             found.append(pairs)
-    spec = checkpoint.spec
+            bar.advance(len(cases[name][0]) if dask else 0)
     common: dict[str, Any] = {
         "names": spec.labels,
         "float_logits": np.concatenate([pairs.float_logits for pairs in found]),
@@ -135,8 +151,8 @@ def classes_of_tokens(review: Review, tokens: Tokens) -> NDArray[np.int64]:
 
 def labelled_texts(
     options: argparse.Namespace, classifier: Classifier
-) -> tuple[list[Tokens], list[Right]]:
-    """The texts that the options of `add_text_options` name as tokens, and what is right of each.
+) -> tuple[list[Review], list[Tokens], list[Right]]:
+    """The texts that the options of `add_text_options` name, as tokens, and what is right of each.
 
     That is a class, -1 for none; of words those of `classes_of_tokens`; of other tasks the targets,
     not a number for none. Raises
@@ -149,17 +165,24 @@ def labelled_texts(
     )[: options.samples]
     texts = [classifier.tokens(r.content, r.pair, max_tokens=options.tokens) for r in reviews]
     if spec.task == TOKEN_CLASSIFICATION:
-        return texts, [classes_of_tokens(*one) for one in zip(reviews, texts)]
+        return reviews, texts, [classes_of_tokens(*one) for one in zip(reviews, texts)]
     if spec.task != CLASSIFICATION:
         unknown = (nan,) * len(spec.labels)
-        return texts, [unknown if r.targets is None else r.targets for r in reviews]
+        return reviews, texts, [unknown if r.targets is None else r.targets for r in reviews]
     labels = [-1 if review.label is None else review.label for review in reviews]
     if max(labels) >= len(spec.labels):
         raise ValueError(
             f"{options.data} has the label {max(labels)}: the model's classes are 0 to "
             f"{len(spec.labels) - 1} ({', '.join(spec.labels)})"
         )
-    return texts, list(labels)
+    return reviews, texts, list(labels)
+
+
+def place_of(data: str, review: Review, index: int) -> str:
+    """Where a text stands: the file's line, or its number from 1, and how it begins."""
+    where = f"text {index + 1}" if review.line is None else f"line {review.line}"
+    begins = " ".join(review.text.split())
+    return f"  {data}, {where} ({begins[:WIDTH] + '...' if len(begins) > WIDTH else begins})"
 
 
 def add_text_options(parser: Parser, samples: int | None, keys: Keys) -> None:
@@ -211,6 +234,14 @@ def parser() -> Parser:
     add_quantized(result)
     add_dask(result)
     result.add_argument(
+        "--list-differences",
+        type=whole(0),
+        default=LISTED,
+        metavar="N",
+        help=f"show the first N texts of which float and golden say another class "
+        f"(default: {LISTED})",
+    )
+    result.add_argument(
         "--split", choices=SPLITS, default="test", help="of a named corpus (default: test)"
     )
     return result
@@ -222,11 +253,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def evaluate_command(options: argparse.Namespace) -> int:
     quantized, classifier = classifier_of(options, LABELLED)
-    texts, right = labelled_texts(options, classifier)
+    reviews, texts, right = labelled_texts(options, classifier)
     start = time.perf_counter()
     result = evaluate(classifier, texts, right, dask=options.dask)
+    if result.errors:
+        print(f"{result.tensor_table()}\n")
+    if listed := result.changed()[: options.list_differences]:
+        print("where float and golden differ:")
+        for i, *both in listed:
+            print(f"{place_of(options.data, reviews[i], i)}: float {both[0]}, golden {both[1]}")
+        print()
     print(result)
-    print(f"{time.perf_counter() - start:.0f} s")
+    print(f"{duration(time.perf_counter() - start)}")
     if options.json:
         source = {"data": options.data, "max_tokens": options.tokens}
         if options.data in images.NAMED:
@@ -234,6 +272,7 @@ def evaluate_command(options: argparse.Namespace) -> int:
         model = str(classifier.require_checkpoint().directory)
         values = {"model": model, "quantized": str(quantized), "source": source}
         files.write_json(options.json, values | result.to_json())
+    then("sim.run", "--quantized", quantized)
     return 0
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from cli import files
 from cli.command import run_command
+from cli.journey import then
 from cli.options import MODEL, Parser, add_json, positive, whole
 
 import numpy as np
@@ -186,7 +187,7 @@ def smallest(model: Model, lanes: int, tokens: int) -> Config:
     config = replace(config, labels=needed_labels(shape, config))
     found = longest_sequence(model, config)
     if found < tokens:
-        raise ValueError(f"{tokens} tokens: the model takes {found} at most at {lanes} lanes")
+        raise ValueError(f"{tokens:,} tokens: the model takes {found} at most at {lanes} lanes")
     return config
 
 
@@ -312,6 +313,7 @@ def inspect_command(options: argparse.Namespace) -> int:
             "reaches": None if reached is None else [asdict(reach) for reach in reached],
         }
         files.write_json(options.json, values)
+    then("quant.calibrate", "--model", options.model)
     return 0
 
 
@@ -364,10 +366,10 @@ def description(checkpoint: Checkpoint) -> str:
 
 def _tokens(spec: EncoderSpec) -> str:
     if spec.rows:
-        return f"up to {spec.max_tokens} tokens, whose rows come in files"
+        return f"up to {spec.max_tokens:,} tokens, whose rows come in files"
     if spec.given:
-        return f"{spec.max_tokens} tokens an image, whose rows the host computes"
-    return f"up to {spec.max_tokens} tokens of {spec.vocabulary:,}, {spec.types} segment types"
+        return f"{spec.max_tokens:,} tokens an image, whose rows the host computes"
+    return f"up to {spec.max_tokens:,} tokens of {spec.vocabulary:,}, {spec.types} segment types"
 
 
 def _bias(spec: EncoderSpec) -> str:
@@ -417,7 +419,7 @@ def needs_table(found: Sequence[Needs], refused: dict[int, str], tokens: int) ->
     rows = [
         [x.config.lanes, x.cycles, x.stream_bytes, x.row_bytes, x.dsp, x.block_ram] for x in found
     ]
-    lines = [f"{tokens} tokens, without remedies, at least:"]
+    lines = [f"{tokens:,} tokens, without remedies, at least:"]
     if rows:
         headings = ["lanes", "cycles", "stream bytes", "embedding bytes", "DSP", "block RAM"]
         options = " ".join(options_of(found[0].config))

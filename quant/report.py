@@ -100,12 +100,12 @@ def attention_maps(classifier: Classifier, tokens: Tokens) -> str:
         for head, (exact, found) in enumerate(zip(floats[f"{name}.probs"], weights)):
             heads.append((float(np.abs(found - exact).max()), i, head, exact, found))
     heads.sort(key=lambda entry: -entry[0])
-    which = f"The {HEADS_DRAWN} of {len(heads)} heads that differ most"
+    which = f"The {HEADS_DRAWN} of {len(heads):,} heads that differ most"
     if len(heads) <= HEADS_DRAWN:
-        which = f"All {len(heads)} heads, the one that differs most first"
+        which = f"All {len(heads):,} heads, the one that differs most first"
     words = tokens.words[:TOKENS_DRAWN]
     if len(words) < len(tokens.words):
-        which += f", of {len(tokens.words)} tokens the first {TOKENS_DRAWN}"
+        which += f", of {len(tokens.words):,} tokens the first {TOKENS_DRAWN}"
     parts = [f"<p>{which}. Rows are queries, columns are keys; dark is a large weight.</p>"]
     for largest, i, head, exact, found in heads[:HEADS_DRAWN]:
         pair = []
@@ -313,7 +313,7 @@ def report_command(options: argparse.Namespace) -> int:
     whole = classifier.spec.given  # an image, or a file of rows, cannot be cut
     most = options.tokens if whole else min(TOKENS_DRAWN, options.tokens)
     sentence = classifier.tokens(options.sentence, max_tokens=most)
-    texts, labels = labelled_texts(options, classifier)
+    _, texts, labels = labelled_texts(options, classifier)
     result = evaluate(classifier, texts, labels)
     assert isinstance(result, Evaluation)
     files.write(out, page(classifier, result, texts, sentence).encode())

@@ -43,13 +43,24 @@ class Reference:
 
         None where the float model has no such tensor.
         """
+        found = self._twins(tensor)
+        return None if found is None else found[0] - found[1]
+
+    def spread(self, tensor: str) -> float:
+        """Standard deviation of the float twin of a tensor that has one, in units of its scale."""
+        found = self._twins(tensor)
+        assert found is not None, tensor
+        return float(found[1].std())
+
+    def _twins(self, tensor: str) -> tuple[np.ndarray, np.ndarray] | None:
+        """A tensor and its float twin in units of its scale."""
         formats = self.quantized.info["tensors"]
         twin = tensor.removesuffix(".x8") + ".norm" if tensor.endswith(".x8") else tensor
         if self.floats is None or tensor not in formats or twin not in self.floats:
             return None
         values, exact = twins(self._answering[tensor], formats[tensor], self.floats[twin])
-        found: np.ndarray = (values - exact) / lsb(formats[tensor])
-        return found
+        step = lsb(formats[tensor])
+        return values / step, exact / step
 
     def distance(self, tensor: str) -> tuple[float, float] | None:
         """Largest and mean distance of a tensor from its float twin, as in `apart`."""

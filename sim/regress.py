@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 
 from cli.command import Exit, run_command
 from cli.files import write_json
+from cli.journey import then
 from cli.options import (
     Parser,
     add_dask,
@@ -20,7 +21,8 @@ from cli.options import (
     positive,
     whole,
 )
-from cli.progress import progress, stage
+from cli.progress import Bar, progress, stage
+from cli.words import counted
 from cli.workers import each
 
 import numpy as np
@@ -188,10 +190,13 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
     began = time.perf_counter()
     order = [place for batch in batches for place in batch]
     results = each(simulate, setup, shares(reviews, batches), jobs=options.jobs, dask=options.dask)
-    verdicts = (verdict for _, share in results for verdict in share)
-    for index, verdict in zip(
-        order, progress(verdicts, "simulating", total=len(reviews)), strict=True
-    ):
+    says, shorter = f"simulating: {counted(len(reviews), spec.inputs)}", "fewer --texts or --tokens"
+    with Bar(says, len(reviews), spec.inputs, shorter=shorter) as bar:
+        verdicts = []
+        for _, share in results:
+            verdicts += share
+            bar.advance(len(share))
+    for index, verdict in zip(order, verdicts, strict=True):
         values, mismatches = values + verdict.values, mismatches + verdict.mismatches
         cycles, simulated = cycles + verdict.cycles, simulated + verdict.simulated
         if verdict.problem:
@@ -371,7 +376,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    _, quantized = model_of(options)
+    directory, quantized = model_of(options)
     figures = regress(quantized, options)
     print(report(figures, quantized.spec.inputs))
     if options.json:
@@ -381,7 +386,10 @@ def _run(options: argparse.Namespace) -> int:
             {name: value for name, value in asdict(figures).items() if name != "seconds"}
             | {"passed": figures.passed},
         )
-    return Exit.OK if figures.passed else Exit.DIFFERENT
+    if not figures.passed:
+        return Exit.DIFFERENT
+    then("rtl.generate", "accelerator", "--lanes", options.lanes, "--fit", directory)
+    return Exit.OK
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any
 
 from cli.command import Different, Exit, ToolError, run_command
 from cli.files import write, write_json
+from cli.journey import then
 from cli.keys import under
 from cli.machine import BUILD
 from cli.options import Parser, add_json, add_lanes, add_tokens
@@ -212,6 +213,8 @@ def _run(options: argparse.Namespace) -> int:
         print(f"                       or: surfer --command-file {views[1]}")
     if options.saif:
         print(f"toggles: {options.saif}; the instance {options.unit} is the top of the design")
+    if played is not None:
+        then("rtl.generate", "accelerator", "--lanes", options.lanes, "--fit", directory)
     return Exit.OK
 
 

@@ -1,7 +1,6 @@
 """Shared by the training commands: options, device, where they write and the figures as JSON."""
 
 import argparse
-import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -10,15 +9,13 @@ from typing import Any
 
 from cli import files
 from cli.command import run_command
+from cli.journey import then
 from cli.machine import BUILD
 from cli.options import Parser, add_json, add_seed, positive, whole
 from cli.paths import check_written
-
-import torch
-from transformers.utils.logging import disable_progress_bar
+from cli.progress import duration
 
 from train.failure import TrainError
-from train.loop import Outcome, Plan
 
 # These say where to write, not what.
 _NOT_RECORDED = ("out", "force", "work", "restart", "stop_after", "json", "command")
@@ -119,57 +116,6 @@ def share(text: str) -> float:
     return value
 
 
-def device_of(options: argparse.Namespace) -> str:
-    """The device of --device, prepared for results that repeat bit for bit; settles --precision."""
-    name = options.device
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise TrainError(f"--device {name!r} is no device: use cpu, cuda or cuda:N") from None
-    if device.type not in ("cpu", "cuda"):
-        raise TrainError(f"--device {name!r} is not supported: use cpu, cuda or cuda:N")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise TrainError(f"--device {name}: torch finds {torch.cuda.device_count()} CUDA devices")
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
-    if options.precision is None:
-        options.precision = "bfloat16" if _computes_bfloat16(device) else "float32"
-    return str(device)
-
-
-def _computes_bfloat16(device: torch.device) -> bool:
-    """Whether the device has instructions for it; without them it is slower than float32."""
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    found = torch.cpu.get_capabilities()
-    return any(found.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16"))
-
-
-def plan_of(
-    options: argparse.Namespace,
-    device: str,
-    *,
-    steps: int,
-    evaluate_at: tuple[int, ...],
-    stop_after: int = 0,
-) -> Plan:
-    """How a run is optimised: what its length decides, and the options of `add_common`."""
-    return Plan(
-        steps=steps,
-        warmup=round(options.warmup * steps),
-        rate=options.learning_rate,
-        decay=options.weight_decay,
-        clip=options.clip,
-        average=options.average,
-        evaluate_at=evaluate_at,
-        patience=options.patience,
-        stop_after=stop_after,
-        seed=options.seed,
-        device=device,
-        bfloat16=options.precision == "bfloat16",
-    )
-
-
 def places(options: argparse.Namespace, name: str) -> Path:
     """Settle --out, by default called ``name``; the folder of the unfinished run.
 
@@ -203,6 +149,8 @@ def run_training(
 
     def body() -> None:
         options = parser.parse_args(argv)
+        from transformers.utils.logging import disable_progress_bar
+
         options.command = list(sys.argv[1:] if argv is None else argv)
         if not sys.stderr.isatty():
             disable_progress_bar()  # that of transformers, which does not look
@@ -220,19 +168,13 @@ def recorded(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def how_made(options: argparse.Namespace, module: str, outcome: Outcome) -> dict[str, Any]:
-    """What the card of a run says of its making, as arguments of the functions of train.card."""
-    return {
-        "name": options.out.name,
-        "module": module,
-        "arguments": recorded(options),
-        "command": options.command,
-        "history": outcome.history,
-        "best_step": outcome.best_step,
-    }
-
-
 def finish(options: argparse.Namespace, report: Mapping[str, Any]) -> None:
     """Write the figures of a run to --json, where given."""
     if options.json is not None:
         files.write_json(options.json, report)
+
+
+def ended(options: argparse.Namespace, seconds: float, following: str) -> None:
+    """Say what was written, and the command that comes next."""
+    print(f"{options.out}: written after {duration(seconds)} of training")
+    then(following, "--model", options.out)

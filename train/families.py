@@ -6,26 +6,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cli.options import Parser
-
 from train.checkpoint import Classifier, new_bert
 from train.distil import NONE
 from train.failure import TrainError
+from train.family_options import (
+    ALBERT,
+    BERT,
+    DISTILBERT,
+    ELECTRA,
+    FACTORISED,
+    ROBERTA,
+    TRANSFORMER,
+)
 from train.initialise import attend_to_neighbours, pca_embeddings
-from train.relatives import ALBERT, DISTILBERT, ELECTRA, FACTORISED, add_relatives, new_relative
-from train.roberta import FAMILY as ROBERTA
-from train.roberta import add_roberta, byte_pairs, new_roberta
+from train.relatives import new_relative
+from train.roberta import byte_pairs, new_roberta
 from train.tokens import CheckpointTokenizer, default_vocabulary, load_tokenizer, minilm
 from train.transformer import CHOICES as TRANSFORMER_CHOICES
-from train.transformer import FAMILY as TRANSFORMER
 from train.transformer import (
-    add_transformer,
     choices_of,
     embedding_deviation,
     new_transformer,
 )
 
-BERT = "bert"
 MINILM = "minilm"
 """The default of --embeddings where the vocabulary is BERT's."""
 
@@ -132,13 +135,6 @@ FAMILIES = {
     ),
     **{family: _relative(family) for family in (ELECTRA, ALBERT, DISTILBERT)},
 }
-
-
-def add_families(parser: Parser) -> None:
-    """The options that one family alone has."""
-    add_transformer(parser)
-    add_roberta(parser)
-    add_relatives(parser)
 
 
 def settle_family(options: argparse.Namespace) -> None:

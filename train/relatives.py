@@ -9,8 +9,6 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cli.options import Parser, positive
-
 from transformers import (
     AlbertForSequenceClassification,
     DistilBertForSequenceClassification,
@@ -19,10 +17,7 @@ from transformers import (
 
 from train.checkpoint import Classifier, new_bert
 from train.failure import TrainError
-
-ELECTRA, ALBERT, DISTILBERT = "electra", "albert", "distilbert"
-FACTORISED = ELECTRA, ALBERT
-_SIZE = 64
+from train.family_options import ALBERT, DISTILBERT, ELECTRA, EMBEDDING_SIZE, FACTORISED
 
 _KINDS = {
     ELECTRA: ElectraForSequenceClassification,
@@ -31,26 +26,13 @@ _KINDS = {
 }
 
 
-def add_relatives(parser: Parser) -> None:
-    """The option of a factorised embedding; not given, it is no part of the namespace."""
-    group = parser.add_argument_group(f"model of --family {' or '.join(FACTORISED)}")
-    absent: Any = {"default": argparse.SUPPRESS}
-    group.add_argument(
-        "--embedding-size",
-        type=positive,
-        metavar="E",
-        help=f"channels of the embedding, --hidden at most ({_SIZE}, or --hidden where it is less)",
-        **absent,
-    )
-
-
 def new_relative(
     family: str, options: argparse.Namespace, labels: Sequence[str], drawn: Mapping[str, Any]
 ) -> Classifier:
     """A model of the family, drawn as `train.checkpoint.new_bert` does it."""
     fields = dict(drawn)
     if family in FACTORISED:
-        size = options.embedding_size or min(_SIZE, options.hidden)
+        size = options.embedding_size or min(EMBEDDING_SIZE, options.hidden)
         if size > options.hidden:
             raise TrainError(
                 f"--embedding-size {size}: an embedding is at most as wide as the encoder, "

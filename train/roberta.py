@@ -6,12 +6,10 @@ bytes: nothing is unknown, and case and accents stay. The pair of neighbours tha
 frequent in all training texts becomes a token, again and again.
 """
 
-import argparse
 import json
 from collections.abc import Sequence
 from typing import Any
 
-from cli.options import Parser, whole
 from cli.progress import stage
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
@@ -19,27 +17,10 @@ from transformers import RobertaForSequenceClassification, RobertaTokenizer
 
 from train.checkpoint import new_bert
 from train.failure import TrainError
+from train.family_options import FEWEST_TOKENS, SPECIAL, TOKENS
 
-FAMILY = "roberta"
-SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # their ids are 0, 1, ...
 _CLS, _PAD, _SEP = 0, 1, 2
-_FEWEST_TOKENS = len(SPECIAL) + 256
-_TOKENS = 8192
 _FEWEST_PAIRS = 2  # a pair that occurs once says nothing about other texts
-
-
-def add_roberta(parser: Parser) -> None:
-    """The option of a new model of this family; not given, it is no part of the namespace."""
-    group = parser.add_argument_group(f"model of --family {FAMILY}")
-    absent: Any = {"default": argparse.SUPPRESS}
-    group.add_argument(
-        "--vocab-size",
-        type=whole(_FEWEST_TOKENS),
-        metavar="N",
-        help="tokens of the byte-level BPE, which is made of the training texts "
-        f"({_TOKENS:,}, or as many as the texts give)",
-        **absent,
-    )
 
 
 def byte_pairs(texts: Sequence[str], size: int | None) -> RobertaTokenizer:
@@ -48,7 +29,7 @@ def byte_pairs(texts: Sequence[str], size: int | None) -> RobertaTokenizer:
     A function of the texts and the size alone. None stands for the default, or the most that the
     texts give: a pair has to occur twice. Raises TrainError where they give less than ``size``.
     """
-    wanted = size or _TOKENS
+    wanted = size or TOKENS
     stage(f"the vocabulary: {wanted:,} tokens of {len(texts):,} texts")
     trained = Tokenizer(models.BPE())
     trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -64,7 +45,7 @@ def byte_pairs(texts: Sequence[str], size: int | None) -> RobertaTokenizer:
     if size is not None and found < size:
         raise TrainError(
             f"--vocab-size {size}: the training texts give {found:,} tokens at most: "
-            f"ask for {_FEWEST_TOKENS} to {found}"
+            f"ask for {FEWEST_TOKENS} to {found}"
         )
     model = json.loads(trained.to_str())["model"]
     return RobertaTokenizer(vocab=model["vocab"], merges=[tuple(pair) for pair in model["merges"]])

@@ -11,20 +11,15 @@ from math import sqrt
 from pathlib import Path
 from typing import Any, ClassVar
 
-from cli.options import Parser
-
 import torch
 from torch import nn
 
 from quant.foreign.checkpoint import load
 from quant.foreign.transformer import sinusoids
-from quant.model.spec import NORMS
 from train.failure import TrainError
+from train.family_options import ACTIVATIONS
 from train.layout import Config, load_matching
 
-FAMILY = "transformer"
-_ACTIVATIONS = ("relu", "gelu")
-_POOLINGS = ("first", "mean")
 CHOICES = {"norm": "pre", "pooling": "mean", "activation": "relu", "unscaled": False}
 
 
@@ -51,10 +46,10 @@ class TransformerForSequenceClassification(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        if config.hidden_act not in _ACTIVATIONS:
+        if config.hidden_act not in ACTIVATIONS:
             raise TrainError(
                 f"the activation {config.hidden_act!r} cannot be trained here: it must be one of "
-                f"{', '.join(_ACTIVATIONS)}"
+                f"{', '.join(ACTIVATIONS)}"
             )
         hidden, eps = config.hidden_size, config.layer_norm_eps
         table = sinusoids(config.max_position_embeddings, hidden)
@@ -169,31 +164,6 @@ def new_transformer(
 def embedding_deviation(config: TransformerConfig) -> float:
     """By which the token embeddings have the deviation 1 where they meet the positions."""
     return config.hidden_size**-0.5 if config.scale_embedding else 1.0
-
-
-def add_transformer(parser: Parser) -> None:
-    """The options of a new model of this family; those not given are no part of the namespace."""
-    group = parser.add_argument_group(f"model of --family {FAMILY}")
-    absent: Any = {"default": argparse.SUPPRESS}
-    group.add_argument(
-        "--norm",
-        choices=NORMS,
-        help="pre: LayerNorm before each branch, and one at the end; post: after it, and one on "
-        "the embedding (pre)",
-        **absent,
-    )
-    group.add_argument(
-        "--pooling", choices=_POOLINGS, help="tokens that the classifier reads (mean)", **absent
-    )
-    group.add_argument(
-        "--activation", choices=_ACTIVATIONS, help="of the feed-forward (relu)", **absent
-    )
-    group.add_argument(
-        "--unscaled",
-        action="store_true",
-        help="token embeddings as they are, not times sqrt(hidden)",
-        **absent,
-    )
 
 
 def choices_of(options: argparse.Namespace) -> dict[str, Any]:

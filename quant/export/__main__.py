@@ -92,9 +92,9 @@ def export_c(quantized: Path, out: Path, prefix: str) -> int:
     logits = f"{shape.labels} logits{' each' if shape.pooling == 'none' else ''}"
     program = shlex.quote(f"{out}-infer" if "/" in str(out) else f"./{out}-infer")
     ids = sorted({0, shape.vocabulary // 2, shape.vocabulary - 1})[: shape.tokens]
-    print(f"{out}: C99 source of {quantized}, up to {shape.tokens} tokens, {logits}")
+    print(f"{out}: C99 source of {quantized}, up to {shape.tokens:,} tokens, {logits}")
     print(f"compile: cc -std=c99 -O2 -o {program} {shlex.quote(str(out))}/*.c")
-    numbers = f"{shape.tokens} x {shape.hidden} numbers, the rows of an image"
+    numbers = f"{shape.tokens:,} x {shape.hidden} numbers, the rows of an image"
     print(
         f"run:     {program} < FILE   {numbers}"
         if given
@@ -115,7 +115,7 @@ def export_onnx(quantized: Path, out: Path) -> int:
     given = is_given(info)
     made = graph(model, given)
     files.write(out, made.SerializeToString(deterministic=True))
-    print(f"{out}: {len(made.graph.node)} operators of opset {OPSET}, {quantized}")
+    print(f"{out}: {len(made.graph.node):,} operators of opset {OPSET}, {quantized}")
     inputs = "ids, types, attend, int64 [tokens]"
     if given:
         inputs = f"rows, int16 [{model.shape.tokens}, {model.shape.hidden}]"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from cli.keys import under
+from cli.words import counted, verb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,21 +141,29 @@ class Outputs(ABC):
         lines = [self.counted(values)]
         if labelled < all_:
             name = self.COUNTED
-            counted = f"so there is no {name}" if not labelled else f"{name} is over {labelled}"
-            unit = self.inputs if self.UNIT == TEXTS else self.UNIT
-            lines.append(f"{all_ - labelled} of {all_} {unit} have no label: {counted}")
-        lines += self.measure_lines(values) + self.difference_lines(values)
-        if self.errors:
-            lines += [
-                "",
-                f"tensors over {self.traced} {self.inputs}, worst first",
-                table(self.errors),
-            ]
+            over = f"so there is no {name}" if not labelled else f"{name} is over {labelled:,}"
+            lacking, have = all_ - labelled, verb(all_ - labelled, "have")
+            lines.append(f"{lacking:,} of {counted(all_, self.unit)} {have} no label: {over}")
+        lines += self.difference_lines(values) + self.measure_lines(values)
         return "\n".join(lines)
+
+    def tensor_table(self) -> str:
+        """The errors of the tensors; "" where none were compared."""
+        over = counted(self.traced, self.inputs)
+        return f"tensors over {over}, worst first\n{table(self.errors)}" if self.errors else ""
+
+    def changed(self) -> list[tuple[int, str, str]]:
+        """The texts of which both models say something else, and what float and golden say."""
+        return []
 
     def counted(self, values: dict[str, Any]) -> str:
         """How much was looked at."""
-        return f"{values['texts']} {self.inputs}, {values['tokens']} tokens"
+        return f"{counted(values['texts'], self.inputs)}, {counted(values['tokens'], 'tokens')}"
+
+    @property
+    def unit(self) -> str:
+        """What a row is of, in words."""
+        return self.inputs if self.UNIT == TEXTS else self.UNIT
 
     @property
     def column(self) -> int:
@@ -174,8 +183,8 @@ class Outputs(ABC):
         difference = values["logit_difference"]
         return [
             f"logit difference  largest {difference['largest']:.4f} "
-            f"({difference['largest_lsb']:.0f} LSB), mean {difference['mean']:.5f} "
-            f"({difference['mean_lsb']:.0f} LSB); the logits' deviation is "
+            f"({difference['largest_lsb']:,.0f} LSB), mean {difference['mean']:.5f} "
+            f"({difference['mean_lsb']:,.0f} LSB); the logits' deviation is "
             f"{difference['float_spread']:.3f}"
         ]
 
@@ -202,6 +211,10 @@ class Evaluation(Outputs):
     @property
     def agreement(self) -> float:
         return float(np.mean(self.float_classes == self.integer_classes))
+
+    def changed(self) -> list[tuple[int, str, str]]:
+        both = zip(self.float_classes, self.integer_classes, strict=True)
+        return [(i, self.names[a], self.names[b]) for i, (a, b) in enumerate(both) if a != b]
 
     def scores(self, classes: Classes) -> Scores | None:
         """Against the labels of the texts that have one; None when none has."""
@@ -238,12 +251,12 @@ class Evaluation(Outputs):
             lines += self._scores_table(values["float"], values["golden"])
         flips = values["flips"]
         lines.append(
-            f"agreement         {self.agreement:.2%}, {flips['changed']} {self.UNIT} differ"
+            f"agreement         {self.agreement:.2%}, {_differ(flips['changed'], self.unit)}"
         )
         if "mcnemar_p" in flips:
             lines.append(
-                f"{'':18}only float right {flips['only_float_right']}, only golden right "
-                f"{flips['only_golden_right']}, McNemar p = {flips['mcnemar_p']:.3f}"
+                f"{'':18}only float right {flips['only_float_right']:,}, only golden right "
+                f"{flips['only_golden_right']:,}, McNemar p = {flips['mcnemar_p']:.3f}"
             )
         return lines
 
@@ -257,7 +270,7 @@ class Evaluation(Outputs):
         ]
         lines += self.lines_by_name(floats, integers)
         for key, title, cell in (
-            ("confusion", "confusion (row: true class)", str),
+            ("confusion", "confusion (row: true class)", "{:,}".format),
             ("confusion_shares", "confusion in percent of the true class", percent),
         ):
             lines.append(title)
@@ -278,6 +291,15 @@ class LabelEvaluation(Outputs):
     @property
     def labelled(self) -> NDArray[np.bool_]:
         return _known(self.targets)
+
+    def changed(self) -> list[tuple[int, str, str]]:
+        both = zip(held(self.float_logits), held(self.integer_logits), strict=True)
+        return [
+            (i, self._said(a), self._said(b)) for i, (a, b) in enumerate(both) if (a != b).any()
+        ]
+
+    def _said(self, holds: NDArray[np.bool_]) -> str:
+        return "+".join(name for name, one in zip(self.names, holds) if one) or "none"
 
     def scores(self, logits: NDArray[Any]) -> dict[str, Any] | None:
         known = self.labelled
@@ -311,7 +333,7 @@ class LabelEvaluation(Outputs):
             lines += self.lines_by_name(floats, integers)
         lines.append(
             f"agreement         {values['agreement']:.2%} of the labels, "
-            f"{values['changed_texts']} {self.inputs} differ"
+            f"{_differ(values['changed_texts'], self.inputs)}"
         )
         for name, share in values["agreement_by_label"].items():
             lines.append(f"{'':18}{name} {share:.2%}")
@@ -393,6 +415,10 @@ def _known(targets: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which texts [n] have all their targets."""
     known: NDArray[np.bool_] = np.asarray(np.isfinite(targets).all(axis=1))
     return known
+
+
+def _differ(number: int, things: str) -> str:
+    return f"{counted(number, things)} {verb(number, 'differ')}"
 
 
 def change(a: float | None, b: float | None) -> str:

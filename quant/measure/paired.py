@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cli.progress import Advance
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -60,7 +62,9 @@ def shares(texts: Sequence[Tokens], traced: int) -> dict[str, tuple[Sequence[Tok
     }
 
 
-def run(models: Models, share: tuple[Sequence[Tokens], int]) -> Pairs:
+def run(
+    models: Models, share: tuple[Sequence[Tokens], int], advance: Advance | None = None
+) -> Pairs:
     """Run both models on a share of the texts."""
     texts, traced = share
     table, texts = given.gathered(texts)  # of a share of images, since all have too many
@@ -81,6 +85,8 @@ def run(models: Models, share: tuple[Sequence[Tokens], int]) -> Pairs:
             integers: dict[str, Any] = {}
             encoder.run(models.integers, tokens.ids, tokens.types, trace=integers)
             compare(errors, floats, answering(spec, integers), models.tensors)
+        if advance is not None:
+            advance(1)
     logits = fast.run_batch(models.integers, [t.ids for t in texts], [t.types for t in texts])
     logits = spec.kept(logits, [len(t.ids) for t in texts])
     return Pairs(np.vstack(float_logits), logits.astype(np.int64), errors)

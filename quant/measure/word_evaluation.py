@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from cli.words import counted
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -51,15 +53,19 @@ class WordEvaluation(Evaluation):
         }
 
     def counted(self, values: dict[str, Any]) -> str:
-        cut = f" ({self.cut} more cut)" if self.cut else ""
-        return f"{self.texts} texts, {values['tokens']} tokens, {values['words']} words{cut}"
+        cut = f" ({self.cut:,} more cut)" if self.cut else ""
+        numbers = (self.texts, "texts"), (values["tokens"], "tokens"), (values["words"], "words")
+        return ", ".join(counted(*one) for one in numbers) + cut
+
+    def changed(self) -> list[tuple[int, str, str]]:
+        return [(int(self.text[i]), a, b) for i, a, b in super().changed()]
 
     def measure_lines(self, values: dict[str, Any]) -> list[str]:
         lines = super().measure_lines(values)
         if not values["entities"]:
             return lines
         floats, integers = (values["entities"][name] for name in ("float", "golden"))
-        lines.append(f"entities          {floats['entities']}, of which all words must be right")
+        lines.append(f"entities          {floats['entities']:,}, of which all words must be right")
         for key, name in (("precision", "precision"), ("recall", "recall"), ("f1", "micro F1")):
             lines.append(f"{'  ' + name:18}{change(floats[key], integers[key])}")
         kinds = dict.fromkeys([*floats["f1_by_type"], *integers["f1_by_type"]])

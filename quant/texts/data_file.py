@@ -9,7 +9,7 @@ import codecs
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -54,7 +54,7 @@ class Review:
     labels at once or numbers (quant.texts.targets). words: of a text that the file has word by
     word; tags: the class of each, None for none (quant.texts.data_words). image: the pixels, where
     they are no file of their own; of a model of images the text is the path of a file, or says
-    which one it is.
+    which one it is. line: of the file that it was read from, where that has lines.
     """
 
     text: str
@@ -64,6 +64,7 @@ class Review:
     words: tuple[str, ...] | None = None
     tags: tuple[int | None, ...] = ()
     image: NDArray[np.uint8] | None = None
+    line: int | None = field(default=None, compare=False)
 
     @property
     def present(self) -> bool:
@@ -255,7 +256,7 @@ def _reviews(
     for line, row, columns in read():
         text, image = _content(path, line, row, columns.text, layout)
         pair = None if columns.pair is None else _string(path, line, row, columns.pair)
-        review = Review(text, None, pair, image=image)
+        review = Review(text, None, pair, image=image, line=line)
         if names == ():
             yield line, review
             continue

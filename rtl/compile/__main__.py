@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli.command import Different, ToolError, run_command
 from cli.files import write_if_changed, write_json
+from cli.journey import then
 from cli.machine import BUILD
 from cli.options import Parser, add_json
 from cli.progress import stage
@@ -204,8 +205,8 @@ def _facts(image: Image, path: Path) -> dict[str, object]:
     shape = array(image.lanes, image.columns)
     print(f"{path}: {len(image_bytes(image)):,} bytes for {shape}")
     print(f"model: {image.model.hex()}")
-    print(f"stream: {len(image.stream):,} bytes at {image.stream_offset}")
-    print(f"rows: {image.row_count:,} of {image.row_bytes} bytes at {image.rows_offset}")
+    print(f"stream: {len(image.stream):,} bytes at {image.stream_offset:,}")
+    print(f"rows: {image.row_count:,} of {image.row_bytes:,} bytes at {image.rows_offset:,}")
     return {
         "image": str(path),
         "image_bytes": len(image_bytes(image)),
@@ -346,15 +347,17 @@ def _run(options: argparse.Namespace) -> int:
         "configuration": config.as_dict(),
     }
     print(f"model: {figures['model']}")
-    print(f"{options.out}: {len(stream):,} bytes, {len(program.steps)} descriptors")
-    print(f"{rows}: {len(table):,} rows of {table.shape[1]} bytes")
+    print(f"{options.out}: {len(stream):,} bytes, {len(program.steps):,} descriptors")
+    print(f"{rows}: {len(table):,} rows of {table.shape[1]:,} bytes")
     print(
-        f"takes up to {program.tokens} tokens on {array(config.lanes, config.tile_columns)}, or "
-        f"sequences of together {program.row_tiles} row tiles of {config.lanes} tokens"
+        f"takes up to {program.tokens:,} tokens on {array(config.lanes, config.tile_columns)}, or "
+        f"sequences of together {program.row_tiles:,} row tiles of {config.lanes} tokens"
     )
     figures |= words
     if options.json:
         write_json(options.json, figures)
+    folder = ("--quantized", options.quantized) if options.quantized else ()
+    then("tb.generate", "accelerator", "--lanes", config.lanes, *folder)
     return 0
 
 

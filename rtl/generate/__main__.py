@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.command import run_command
+from cli.journey import then
 from cli.machine import BUILD
 from cli.options import Parser
 from cli.progress import stage
@@ -109,6 +110,9 @@ def _run(options: argparse.Namespace) -> None:
         ]
     for path in paths:
         print(path)
+    if options.unit == STREAMED:
+        folder = ("--quantized", *options.fit[:1]) if options.fit else ()
+        then("rtl.compile", "--lanes", config.lanes, *folder)
 
 
 def _package(options: argparse.Namespace, config: Config, bus: Bus | None) -> list[Path]:

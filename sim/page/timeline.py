@@ -8,8 +8,9 @@ cycle is left out.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cli.page.charts import ticks
@@ -26,6 +27,8 @@ HEIGHTS = np.array([1.0, 1.0, 0.34, 0.34])
 LABELS, WIDTH, ROW, BAR, BAND = 112, 1000, 30, 22, 26
 LETTER, LINE, LEADER = 6.4, 13, 12
 """Width of a letter, distance of names that stand upright, height of the lines to their bands."""
+LAYERS = 6
+"""Layers in a window from which on a band is a layer, not an operation."""
 LIMIT = 120_000
 """Runs that the page holds for the zoom; longer inferences are held in steps of several cycles."""
 
@@ -123,6 +126,21 @@ def apart(centres: Sequence[float], gap: float, low: float, high: float) -> list
     return places
 
 
+def bands(found: Sequence[Operation], window: Window) -> list[Operation]:
+    """The operations in a window; of LAYERS layers or more one for each layer."""
+    inside = [one for one in found if one.first < window.end and one.last >= window.first]
+    named: dict[str, list[Operation]] = {}
+    for one in inside:
+        layer = re.match(r"layer\.\d+", one.name)
+        named.setdefault(layer[0] if layer else one.name, []).append(one)
+    if sum(name.startswith("layer.") for name in named) < LAYERS:
+        return inside
+    return [
+        replace(some[0], name=name, last=max(one.last for one in some))
+        for name, some in named.items()
+    ]
+
+
 def _operations(found: Sequence[Operation], window: Window) -> tuple[list[str], int]:
     """The band of the array's operations with their names, and how high what is above it is.
 
@@ -130,10 +148,8 @@ def _operations(found: Sequence[Operation], window: Window) -> tuple[list[str], 
     more of those are than fit beside each other, the shortest operations have none.
     """
     inside, upright = [], []
-    for place, one in enumerate(found):
+    for place, one in enumerate(bands(found, window)):
         first, end = max(one.first, window.first), min(one.last + 1, window.end)
-        if first >= end:
-            continue
         left, right = window.x(first), window.x(end)
         inside.append(
             f'<rect class="band{place % 2}" x="{left:.1f}" y="2" width="{right - left:.1f}" '

@@ -19,29 +19,47 @@ HEADS, WORDS = 6, 128
 
 @dataclass(frozen=True)
 class Histogram:
-    """Distances of a tensor from the float model's, in units of its scale."""
+    """Distances of a tensor from the float model's, in units of its scale.
+
+    deviation: the standard deviation of the float model's values, in the same units.
+    """
 
     tensor: str
     chart: Markup
     largest: float
     mean: float
     values: int
+    deviation: float
+
+    def __str__(self) -> str:
+        """Mean and largest distance in LSB, each beside its share of the deviation."""
+        parts = [f"mean {self._beside(self.mean)}", f"largest {self._beside(self.largest)}"]
+        return f"{', '.join(parts)}; {self.values:,} values"
+
+    def _beside(self, distance: float) -> str:
+        share = f" ({distance / self.deviation:.2%} of the deviation)" if self.deviation else ""
+        return f"{distance:.3g} LSB{share}"
 
 
-def histogram(tensor: str, apart: np.ndarray) -> Histogram:
+def histogram(tensor: str, apart: np.ndarray, deviation: float) -> Histogram:
     """The histogram of signed distances, its counts on a logarithmic scale."""
     mean, largest = float(np.abs(apart).mean()), float(np.abs(apart).max())
     title = (
         f"{tensor}: {apart.size:,} distances from the float model, mean {mean:.3f}, largest "
-        f"{largest:.2f} units of the scale"
+        f"{largest:.2f} LSB"
     )
-    return Histogram(tensor, Markup(charts.distances(apart, title)), largest, mean, apart.size)
+    chart = Markup(charts.distances(apart, title))
+    return Histogram(tensor, chart, largest, mean, apart.size, deviation)
 
 
 def histograms(text: Reference) -> list[Histogram]:
     """Every tensor of the trace that the float model has as well, in the order of the trace."""
     found = ((tensor, text.apart(tensor)) for tensor in text.golden)
-    return [histogram(tensor, apart) for tensor, apart in found if apart is not None]
+    return [
+        histogram(tensor, apart, text.spread(tensor))
+        for tensor, apart in found
+        if apart is not None
+    ]
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,18 @@
   const shortened = (name) => name.replace("layer.", "");
   const longest = Math.max(...data.operations.map(([name]) => shortened(name).length));
   const band = Math.round(6.4 * longest) + leader, top = band + 34;
+  // Of six layers or more a band is a layer, not an operation.
+  function bands() {
+    const inside = data.operations.filter(([, first, last]) => last + 1 > from && first < to);
+    const layer = ([name]) => (name.match(/^layer\.\d+/) || [name])[0];
+    const named = new Map();
+    for (const one of inside) {
+      const name = layer(one), was = named.get(name) || [name, one[1], one[2]];
+      named.set(name, [name, was[1], Math.max(was[2], one[2])]);
+    }
+    const layers = [...named.keys()].filter((name) => name.startsWith("layer."));
+    return layers.length < 6 ? inside : [...named.values()];
+  }
   function apart(centres, gap, low, high) {
     const places = [];
     for (const centre of centres) places.push(Math.max(centre, places.length ? places[places.length - 1] + gap : low));
@@ -58,8 +70,7 @@
     g.font = "12px system-ui, sans-serif";
     const x = (cycle) => ((cycle - from) / (to - from)) * width;
     let upright = [];
-    data.operations.forEach(([name, first, last], i) => {
-      if (last + 1 <= from || first >= to) return;
+    bands().forEach(([name, first, last], i) => {
       const a = Math.max(0, x(first)), b = Math.min(width, x(last + 1));
       g.fillStyle = colour(i % 2 ? "code" : "paper");
       g.fillRect(a, band + 2, Math.max(b - a, 0.5), 18);

@@ -253,7 +253,7 @@ def test_without_its_packages_a_command_is_one_line(name):
     """-S leaves the installed packages out; the standard library alone sets up."""
     command = [sys.executable, "-S", "-m", name, "--help"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if name == "setup":
+    if name in ("setup", "train.images"):
         assert (done.returncode, done.stderr) == (0, "")
         return
     assert done.returncode == 3

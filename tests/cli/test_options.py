@@ -1,7 +1,10 @@
+import re
+
 from cli import options
 from cli.extras import how
 from cli.options import Parser
-from cli.progress import progress, stage
+from cli.progress import Bar, duration, progress, stage
+from cli.words import counted
 
 import pytest
 
@@ -77,6 +80,53 @@ def test_without_a_terminal_a_stage_is_one_line(capsys):
         "",
         "measuring: 2 texts\nreading\ncutting: 2 cases\nbuilding\n",
     )
+
+
+@pytest.mark.parametrize("way", ["items", "bar"])
+@pytest.mark.parametrize(("seconds", "lines"), [(0.01, 0), (1.0, 4)])
+def test_without_a_terminal_long_work_says_what_is_left(way, seconds, lines, capsys, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr("cli.progress.monotonic", lambda: now)
+    options = {"unit": "texts", "shorter": "fewer --samples"}
+    if way == "items":
+        for _ in progress(range(100), "measuring", **options):
+            now += seconds
+    else:
+        with Bar("measuring: 100 texts", 400, **options) as bar:
+            for i in range(100):
+                now += seconds
+                bar.left(100 - i)
+                bar.advance(1)
+    shown, error = capsys.readouterr()
+    told = error.splitlines()
+    assert (shown, told[0], len(told) - 1) == ("", "measuring: 100 texts", lines)
+    for line in told[1:2]:
+        assert line.endswith("%, about 95 s left; fewer --samples shorten it") or "2 min" in line
+    for line in told[2:]:
+        assert re.search(r": \d+%, about \d+ s left$", line), line
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(4.4, "4 s"), (89, "89 s"), (95, "2 min"), (600, "10 min"), (9000, "2.5 h")],
+)
+def test_a_duration_has_one_unit(seconds, said):
+    assert duration(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("number", "things", "said"),
+    [
+        (0, "texts", "0 texts"),
+        (1, "texts", "1 text"),
+        (1658, "texts", "1,658 texts"),
+        (1, "queries", "1 query"),
+        (1, "batches", "1 batch"),
+        (1, "classes", "1 class"),
+    ],
+)
+def test_one_way_to_count(number, things, said):
+    assert counted(number, things) == said
 
 
 def test_on_a_terminal_there_is_a_bar(capsys, monkeypatch):

@@ -47,6 +47,7 @@ def test_figures_by_hand() -> None:
     text = str(FOUR)
     assert "accuracy             75.00%    75.00%    +0.00" in text
     assert "recall yes           50.00%   100.00%   +50.00" in text
+    assert FOUR.changed() == [(1, "no", "yes"), (3, "no", "yes")]
     assert "only float right 1, only golden right 1, McNemar p = 1.000" in text
 
 
@@ -116,9 +117,13 @@ def test_files_with_and_without_labels(tmp_path: Path, capsys: pytest.CaptureFix
     data.write_text("\n".join(json.dumps({"text": t, "label": x}) for t, x in rows))
     options = ["--model", str(model), "--data", str(data)]
     assert calibrate([*options, "--out", str(out)]) == 0
-    capsys.readouterr()
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told == f"next: python -m quant.evaluate --quantized {out}"
     assert evaluate.main([*options, "--quantized", str(out)]) == 0
-    assert "recall mixed" in capsys.readouterr().out
+    printed, told = capsys.readouterr()
+    assert printed.index("tensors over 3 texts") < printed.index("accuracy ")
+    assert "recall mixed" in printed
+    assert told.splitlines()[-1] == f"next: python -m sim.run --quantized {out}"
     data.write_text('{"text": "good film"}\n{"text": "bad"}\n')
     assert evaluate.main([*options, "--quantized", str(out)]) == 0
     printed = capsys.readouterr().out
@@ -128,6 +133,26 @@ def test_files_with_and_without_labels(tmp_path: Path, capsys: pytest.CaptureFix
     data.write_text('{"text": "good film", "label": 7}\n')
     assert evaluate.main([*options, "--quantized", str(out)]) == 2
     assert "error: " in capsys.readouterr().err
+
+
+def test_the_texts_that_differ_are_listed_with_their_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, out = tiny.write(tmp_path / "tiny"), tmp_path / "out"
+    data = tmp_path / "texts.csv"
+    data.write_text('text,label\ngood film,0\n"bad,\nbad film",1\nthe film,1\n')
+    options = ["--model", str(model), "--data", str(data)]
+    assert calibrate([*options, "--out", str(out)]) == 0
+    differ = [(0, "bad", "good"), (2, "good", "mixed")]
+    monkeypatch.setattr(evaluate.Evaluation, "changed", lambda self: differ)
+    for more, lines in (([], 2), (["--list-differences=1"], 1), (["--list-differences=0"], 0)):
+        capsys.readouterr()
+        assert evaluate.main([*options, "--quantized", str(out), *more]) == 0
+        shown = [line for line in capsys.readouterr().out.splitlines() if str(data) in line]
+        assert shown == [
+            f"  {data}, line 2 (good film): float bad, golden good",
+            f"  {data}, line 5 (the film): float good, golden mixed",
+        ][:lines]
 
 
 def test_a_quantized_model_knows_its_checkpoint(

@@ -74,8 +74,8 @@ def test_several_labels() -> None:
     assert values["logit_difference"]["largest_lsb"] == pytest.approx(150)
     assert values["logit_difference"]["lsb"] == [0.01, 0.01, 0.02]
     text = str(result)
-    assert "1 of 2 texts have no label: F1 is over 1" in text
-    assert "agreement         83.33% of the labels, 1 texts differ" in text
+    assert "1 of 2 texts has no label: F1 is over 1" in text
+    assert "agreement         83.33% of the labels, 1 text differs" in text
     assert "every label right   100.00%   100.00%    +0.00" in text
 
 
@@ -99,6 +99,6 @@ def test_numbers() -> None:
     assert values["golden_by_float"]["stars"]["r2"] == pytest.approx(1 - 0.01 / 5)
     assert values["golden_by_float"]["stars"]["mean_difference"] == pytest.approx(0.1 / 4)
     text = str(result)
-    assert "1 of 4 texts have no label: correlation is over 3" in text
+    assert "1 of 4 texts has no label: correlation is over 3" in text
     assert "mse stars             0.00000     0.00333    +0.00333" in text
     assert "golden by float   stars: R^2 0.99800, mean difference 0.02500" in text

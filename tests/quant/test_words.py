@@ -167,7 +167,7 @@ def test_a_text_cut_in_the_middle_says_so(
     assert evaluate.main(line) == 0
     shown = capsys.readouterr().out
     assert "4 texts, 30 tokens, 15 words (1 more cut)" in shown
-    assert "1 of 15 words have no label: accuracy is over 14" in shown
+    assert "1 of 15 words has no label: accuracy is over 14" in shown
     assert "entities          6, of which all words must be right" in shown
     assert "micro F1" in shown
     assert "words differ" in shown

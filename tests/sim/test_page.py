@@ -21,8 +21,9 @@ import numpy as np
 import pytest
 
 from quant.calibrate import main as calibrate
+from rtl.interface.command import Opcode
 from sim import play, run
-from sim.activity import Lane, lanes, operations
+from sim.activity import Lane, Operation, lanes, operations
 from sim.cycles.model import Prediction, predict
 from sim.page import timeline
 from sim.page.report import FOLDER, failure_page, run_page, run_picture, stretches
@@ -285,6 +286,26 @@ def test_every_operation_has_its_name_above_the_lanes(one: Run) -> None:
     assert min(np.diff(places)) > 12.9
     assert min(places) > timeline.LABELS
     assert max(places) < timeline.LABELS + timeline.WIDTH + 8
+
+
+@pytest.mark.parametrize(("layers", "merged"), [(5, False), (6, True), (12, True)])
+def test_from_six_layers_on_a_band_is_a_layer(layers: int, merged: bool) -> None:
+    names = [f"layer.{i}.{part}" for i in range(layers) for part in ("q", "attend", "ffn.sum")]
+    found = [
+        Operation(i, name, Opcode.LINEAR, 100 * i, 100 * i + 90)
+        for i, name in enumerate([*names, "head.0"])
+    ]
+    end = 100 * len(found)
+    shown = timeline.bands(found, timeline.Window(0, end))
+    if not merged:
+        assert shown == found
+        return
+    whole = [(f"layer.{i}", 300 * i, 300 * i + 290) for i in range(layers)]
+    assert [(one.name, one.first, one.last) for one in shown] == [
+        *whole,
+        ("head.0", end - 100, end - 10),
+    ]
+    assert timeline.bands(found, timeline.Window(0, 250)) == found[:3]  # nearer, operations again
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -11,7 +11,7 @@ from tests import zoo
 pytest.importorskip("transformers")
 
 from golden import fast, store
-from train import bench
+from train import bench, speed
 from train.failure import TrainError
 
 MODEL = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
@@ -21,7 +21,7 @@ MODEL = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
 def quantized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A quantized model of the checkpoint's shape, so that nothing is calibrated."""
     store.save(zoo.model(zoo.REAL, 0, vocabulary=30522), tmp_path, {})
-    monkeypatch.setattr(bench, "ensure", lambda model, out: out)
+    monkeypatch.setattr(speed, "ensure", lambda model, out: out)
     return tmp_path
 
 
@@ -32,7 +32,7 @@ def test_prints_and_writes_both_models(
     arguments = ["--quantized", str(quantized), "--batch", "2", "--tokens", "16", "--repeats", "2"]
     assert bench.main([*arguments, "--no-base", "--json", str(file)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1] == bench.HEADER
+    assert lines[1] == speed.HEADER
     assert [line.split()[:3] for line in lines[2:]] == [
         ["bert-tiny-imdb", "16", "2"],
         ["bert-tiny-imdb", "16", "1"],
@@ -50,22 +50,22 @@ def test_a_fast_engine_that_differs_is_refused(
     quantized: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     real = fast.run_batch
-    monkeypatch.setattr(bench.fast, "run_batch", lambda model, ids: real(model, ids) + 1)
+    monkeypatch.setattr(speed.fast, "run_batch", lambda model, ids: real(model, ids) + 1)
     assert bench.main(["--quantized", str(quantized), "--batch", "1", "--tokens", "8"]) == 1
     assert "golden.fast gives" in capsys.readouterr().err
 
 
 def test_texts_have_the_length() -> None:
-    ids = bench.review_ids(MODEL, 3, 40)
+    ids = speed.review_ids(MODEL, 3, 40)
     assert ids.shape == (3, 40)
     assert (ids[:, 0] == 101).all()
     assert len(np.unique(ids, axis=0)) == 3
 
 
 def test_too_many_long_texts_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "imdb", lambda split: bench_reviews())
+    monkeypatch.setattr(speed, "imdb", lambda split: bench_reviews())
     with pytest.raises(TrainError, match="only 1 test reviews are that long"):
-        bench.review_ids(MODEL, 2, 5)
+        speed.review_ids(MODEL, 2, 5)
 
 
 def bench_reviews() -> list:
@@ -85,7 +85,7 @@ def test_a_model_of_another_family_is_refused(capsys: pytest.CaptureFixture) -> 
 
 
 def test_speed_is_float_time_over_golden_time() -> None:
-    row = bench.Row("m", 128, 4, 30.0, 31.0, 20.0, 21.0, 10.0, 11.0)
+    row = speed.Row("m", 128, 4, 30.0, 31.0, 20.0, 21.0, 10.0, 11.0)
     assert (row.speedup, row.of_int8) == (1.5, 0.5)
     assert replace(row, golden_ms=60.0).speedup == 0.5
     assert row.line().split() == [
@@ -103,10 +103,10 @@ def test_speed_is_float_time_over_golden_time() -> None:
 
 def test_int8_is_the_same_checkpoint() -> None:
     """Near the float logits, and not the same; any batch and length."""
-    reference = bench.BertForSequenceClassification.from_pretrained(MODEL).eval()
-    session = bench.dynamic_int8(reference, 1)
+    reference = speed.BertForSequenceClassification.from_pretrained(MODEL).eval()
+    session = speed.dynamic_int8(reference, 1)
     for tokens in (5, 40):
-        ids = bench.review_ids(MODEL, 2, tokens)
+        ids = speed.review_ids(MODEL, 2, tokens)
         with torch.inference_mode():
             exact = reference(input_ids=torch.from_numpy(ids)).logits.numpy()
         (logits,) = session.run(None, {"ids": ids, "mask": np.ones_like(ids)})

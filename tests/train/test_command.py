@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from train.command import device_of
+from train.bench import THREAD_SETTINGS
+from train.device import device_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,9 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize(
     ("module", "package"),
     [
-        ("finetune", "torch"),
-        ("pretrain", "torch"),
-        ("bench", "torch"),
+        *((name, "torch") for name in ("bench", "finetune", "images", "pretrain", "tagger")),
         ("finetune", "transformers"),
     ],
 )
@@ -29,9 +28,11 @@ def test_a_missing_package_is_one_line(tmp_path, module, package):
     )
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     result = subprocess.run(
-        [sys.executable, "-m", f"train.{module}", "--help"],
+        [sys.executable, "-m", f"train.{module}"],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
+        env=os.environ
+        | dict.fromkeys(THREAD_SETTINGS, "1")  # as bench wants them: it starts itself again else
+        | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
         capture_output=True,
         text=True,
         check=False,

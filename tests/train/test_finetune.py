@@ -102,7 +102,7 @@ def test_an_interrupted_run_ends_with_the_bytes_of_a_whole_one(
 @pytest.mark.thorough
 def test_a_killed_run_ends_with_the_bytes_of_a_whole_one(arguments, tmp_path):
     program = (
-        "import sys, torch, train.loop, train.finetune\n"
+        "import sys, torch, train.loop, train.finetune, train.finetuning\n"
         "torch.set_num_threads(1)\n"
         "train.loop._FIRST_SNAPSHOT_SECONDS = train.loop._SNAPSHOT_SECONDS = 0.0\n"
         "raise SystemExit(train.finetune.main(sys.argv[1:]))\n"

@@ -14,7 +14,7 @@ from quant.model import float_model
 from quant.texts.data_file import read_texts
 from tests.ending import refusal
 from tests.train.conftest import FAST
-from train import heads
+from train import heads, heads_training
 from train.targets import HEADS
 
 
@@ -76,7 +76,7 @@ def test_the_corpora_give_targets_that_are_written_and_read(tmp_path):
     for task in ("multi-label", "regression"):
         head = HEADS[task]()
         found = head.corpus("validation")[:20]
-        heads.write_texts(tmp_path / "a.jsonl", found, head.names, head)
+        heads_training.write_texts(tmp_path / "a.jsonl", found, head.names, head)
         assert read_texts(tmp_path / "a.jsonl", names=head.names, task=task) == found
     reviews = HEADS["regression"]().corpus("validation")
     assert len(reviews) == 1000  # of 1,000 and of 500

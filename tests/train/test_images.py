@@ -13,7 +13,7 @@ from quant.foreign.checkpoint import load
 from quant.images import corpora, files
 from quant.model import float_model
 from tests.ending import refusal
-from train import images
+from train import digits, images
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ROOT / "models" / "vit-tiny-digits"
@@ -67,15 +67,15 @@ def right(checkpoint, split):
 
 def test_the_pixels_are_those_of_the_image_processor(tmp_path):
     checkpoint, (every, _) = load(SHIPPED), corpora.digits("test")
-    wanted = images.pixels(every[:5]).numpy()
+    wanted = digits.pixels(every[:5]).numpy()
     for image, values in zip(every, wanted):
         assert np.abs(checkpoint.front.pixels(image) - values).max() < 1e-6
 
 
 def test_training_images_are_moved_and_stay_digits():
     torch.manual_seed(0)
-    every = images.pixels(corpora.digits("train")[0])
-    moved = images.moved(every)
+    every = digits.pixels(corpora.digits("train")[0])
+    moved = digits.moved(every)
     assert moved.shape == every.shape
     assert -1.001 <= float(moved.min()) <= float(moved.max()) <= 1.001
     differences = (moved - every).abs().mean((1, 2, 3))
@@ -113,7 +113,7 @@ def test_the_shipped_model_is_the_one_of_its_card(monkeypatch):
     assert float(stated[1]) >= 97
 
 
-@pytest.mark.parametrize("label", images._SHOWN)
+@pytest.mark.parametrize("label", digits._SHOWN)
 def test_the_shown_images_are_what_they_are_called(label, monkeypatch):
     monkeypatch.undo()
     every, labels = corpora.digits("test")

@@ -6,7 +6,8 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from train.checkpoint import new_bert
 from train.initialise import attend_to_neighbours
-from train.pretrain import _model, _parser
+from train.pretrain import _parser
+from train.pretraining import _model
 from train.roberta import new_roberta
 
 

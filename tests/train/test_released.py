@@ -10,7 +10,8 @@ import pytest
 from docs.figures import load
 from train.command import recorded
 from train.families import settle_family
-from train.finetune import _parser, name_teachers
+from train.finetune import _parser
+from train.finetuning import name_teachers
 from train.recipe import settle
 
 ROOT = Path(__file__).resolve().parents[2]

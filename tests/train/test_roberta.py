@@ -19,8 +19,9 @@ from quant.foreign.checkpoint import load
 from quant.foreign.tokenizer import TextTokenizer
 from quant.model import float_model
 from tests.ending import exit_code
+from train.family_options import SPECIAL
 from train.finetune import main
-from train.roberta import SPECIAL, byte_pairs
+from train.roberta import byte_pairs
 
 SHAPE = ["--hidden", "16", "--layers", "2", "--heads", "2", "--ffn", "32", "--positions", "24"]
 FAST = ["--length", "16", "--batch", "16", "--learning-rate", "0.01", "--precision", "float32"]

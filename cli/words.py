@@ -1,0 +1,22 @@
+"""Numbers and counted things as every command prints them."""
+
+from __future__ import annotations
+
+
+def counted(number: int, things: str) -> str:
+    """1,658 texts, 1 text; ``things`` is the plural."""
+    return f"{number:,} {things if number != 1 else _single(things)}"
+
+
+def verb(number: int, plural: str) -> str:
+    """The verb of so many things: 2 differ, 1 differs; 2 have, 1 has."""
+    if number != 1:
+        return plural
+    return {"have": "has", "are": "is"}.get(plural, f"{plural}s")
+
+
+def _single(things: str) -> str:
+    for ending, single in (("ies", "y"), ("ches", "ch"), ("sses", "ss"), ("s", "")):
+        if things.endswith(ending):
+            return things.removesuffix(ending) + single
+    return things
