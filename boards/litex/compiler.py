@@ -21,7 +21,6 @@ COMPILED = (
     SOURCES / "crt0.S",
     SOURCES / "main.c",
     DRIVER / "bert2rtl.c",
-    DRIVER / "bert2rtl_dma.c",
 )
 FLAGS = (
     "-target",
