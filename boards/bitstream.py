@@ -24,7 +24,9 @@ from cli.progress import stage
 from boards.gateware.system import IMAGE_IN_FLASH, Choices
 from boards.gateware.ulx3s import CRYSTAL_MHZ, NAME
 from boards.simulation.top import MEGAHERTZ, design_of
-from rtl.interface.config import CONFIG_KEYS, array
+from rtl.interface.config import (
+    array,
+)
 from rtl.interface.options import add_config_options, config_of
 from sim.synth.passes import improve_file
 from sim.synth.place import PART, PLACERS, ROUTERS, device
@@ -40,13 +42,6 @@ examples:
   python -m boards.bitstream --no-route       maps and packs: does it fit
 """
 USED = re.compile(r"^Info:\s+(\w+):\s+(\d+)/\s*(\d+)\s+\d+%$", re.MULTILINE)
-
-
-KEYS = CONFIG_KEYS | {
-    "cells{}": "of each kind of nextpnr: [used, in the part]",
-    "bytes?": "of the bitstream; not with --no-route",
-    "fmax_mhz?, megahertz?": "the clock reached, and the one used; not with --no-route",
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,7 +65,7 @@ def _parser() -> Parser:
     result.add_argument("--placer", choices=PLACERS, default=PLACERS[0], help="static")
     result.add_argument("--router", choices=ROUTERS, default=ROUTERS[0], help="router1")
     add_seed(result, "the placement", default=1)
-    add_json(result, KEYS)
+    add_json(result)
     add_config_options(result)
     return result
 

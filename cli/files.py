@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -16,8 +16,6 @@ from typing import Any, TextIO
 STANDARD_OUTPUT = "-"
 
 _alone: list[TextIO] = []
-watching: list[Callable[[str, str], None]] = []
-"""Told of each path and text that `write_json` writes: how the tests see what commands write."""
 
 
 @contextmanager
@@ -101,8 +99,6 @@ def write_json(path: str | Path, value: Any) -> None:
     Standard output then holds nothing else: see `cli.options.Parser`.
     """
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    for told in watching:
-        told(str(path), text)
     if str(path) == STANDARD_OUTPUT:
         (_alone[-1] if _alone else sys.stdout).write(text)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Any, NoReturn
 from cli import journey
 from cli.command import Exit
 from cli.files import STANDARD_OUTPUT, json_alone
-from cli.keys import LEGEND, Keys, section
 from cli.machine import ROOT
 from cli.paths import WRITTEN, problem
 
@@ -41,16 +40,11 @@ class Parser(argparse.ArgumentParser):
             prog=journey.spoken(f"python -m {module}"),
             description=description,
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            epilog=examples,
         )
-        self._examples = examples
         self.add_argument(
             "--version", action="version", version=f"bert2rtl {version()}", help="show it and stop"
         )
-
-    @property
-    def keys(self) -> Mapping[str, Keys]:
-        """What the command writes to --json, as `add_json` takes it; empty without that option."""
-        return next((one.keys for one in self._actions if isinstance(one, _FiguresFile)), {})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does, and refuse paths that cannot be what the options ask for."""
@@ -70,9 +64,7 @@ class Parser(argparse.ArgumentParser):
         return options, rest
 
     def format_help(self) -> str:
-        """With the keys of --json, and the commands in it called as this one was."""
-        told = [section(f"keys {which or LEGEND}", keys) for which, keys in self.keys.items()]
-        self.epilog = "\n\n".join([*told, self._examples])
+        """With the commands in it called as this one was."""
         return journey.spoken(super().format_help())
 
     def error(self, message: str) -> NoReturn:
@@ -166,29 +158,13 @@ def add_columns(group: argparse._ActionsContainer) -> None:
     )
 
 
-class _FiguresFile(argparse._StoreAction):
-    def __init__(self, *args: Any, keys: Mapping[str, Keys], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.keys = keys
+def add_json(group: argparse._ActionsContainer, default: Path | None = None) -> None:
+    """--json: where the figures go that the command prints, `default` unless it is given.
 
-
-def add_json(
-    group: argparse._ActionsContainer,
-    keys: Keys,
-    others: Mapping[str, Keys] = {},
-    default: Path | None = None,
-) -> None:
-    """--json: where the figures go that the command prints; None unless it is given.
-
-    keys, others
-        All that it writes, as cli.keys describes it; what it writes instead, "with --batch".
-    default
-        Where the command writes them in any case.
+    A key says its unit; the dataclass that is written documents its fields.
     """
     group.add_argument(
         "--json",
-        action=_FiguresFile,
-        keys={"": keys, **others},
         type=Path,
         default=default,
         metavar="FILE",

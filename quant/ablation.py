@@ -93,17 +93,6 @@ def rows(parts: Sequence[str] = PARTS, remedies: Sequence[str] = REMEDIES) -> li
     return found
 
 
-KEYS = {
-    "texts": "how many were read",
-    "float_accuracy": "share of the labelled texts, 0 to 1; null without labels",
-    "rows[].variant": "what was changed",
-    "rows[].mean_difference, .largest_difference": "|golden - float| of the logits, in the "
-    "float model's units",
-    "rows[].agreement": "share of the texts with the float model's class, 0 to 1",
-    "rows[].accuracy": "golden's, 0 to 1; null without labels",
-}
-
-
 @dataclass(frozen=True)
 class Measured:
     """The logits of one row, in units of the float logits."""
@@ -129,7 +118,7 @@ def parser() -> Parser:
         "The integer model with one choice of its numerics changed at a time.",
         EXAMPLES,
     )
-    add_text_options(result, 1000, KEYS)
+    add_text_options(result, 1000)
     result.add_argument(
         "--split",
         choices=SPLITS,

@@ -17,7 +17,6 @@ from weakref import WeakKeyDictionary
 from cli import files
 from cli.command import Interrupted, run_command
 from cli.journey import then
-from cli.keys import under
 from cli.machine import BUILD, give_back_memory
 from cli.options import Parser, add_json, add_model, add_tokens, positive, version
 from cli.paths import check_written
@@ -33,16 +32,22 @@ from golden.model import Model
 from quant import reader
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, fingerprint, load, say
-from quant.foreign.resolve import RESOLVED_KEYS
 from quant.foreign.tokenizer import Tokens, together
 from quant.foreign.tokenizer import encode as encode_text
 from quant.images import data as images
-from quant.images.front import FRONT_KEYS
 from quant.measure import vectors
 from quant.measure.answers import held, span, texts_of
-from quant.measure.compare import ERROR_KEYS, TensorError, answering, compare, softmax_errors, table
+from quant.measure.compare import (
+    TensorError,
+    answering,
+    compare,
+    softmax_errors,
+    table,
+)
 from quant.measure.metrics import determination
-from quant.measure.verdict import VERDICT_KEYS, judge
+from quant.measure.verdict import (
+    judge,
+)
 from quant.model import float_model
 from quant.model.spec import (
     EMBEDDING,
@@ -51,7 +56,6 @@ from quant.model.spec import (
     MULTI_LABEL,
     QUESTION_ANSWERING,
     REGRESSION,
-    SPEC_KEYS,
     TASKS,
     TEXT_SIDE,
     TEXTS,
@@ -248,34 +252,6 @@ def _compare_with_golden(model: Model, text: Tokens, trace: dict[str, Any]) -> N
 
 
 Runner = Callable[[Model, Sequence[Tokens]], NDArray[np.integer[Any]]]
-
-
-KEYS = {
-    "tool": "name and version of what wrote it",
-    "checkpoint.directory, .sha256": "the float model and the hash of its files",
-    "checkpoint.task": "as --task asked; null: as its own files say",
-    **RESOLVED_KEYS,
-    **FRONT_KEYS,
-    **SPEC_KEYS,
-    "tensors{}.scale, .bits": "of a tensor: real value of a step; width of its codes",
-    "tensors{}.minimum?, .maximum?": "of the float model on the texts",
-    "tensors{}.factors?, .centres?, .centre?": "value = scale code factor + centre",
-    "tensors{}.copies?": "neurons that the last ones are copies of",
-    "tensors{}.depth?": "of scores with a bias or beyond 16 bits: p is 0 so far below the largest",
-    "tensors{}.row_constant?": "true: a constant of each row is left out, which a norm takes away",
-    "tensors{}.activation?, .shift?": "of the head; bits dropped",
-    "weights{}.input_scale, .scales": "steps of a layer's input, of its weights by output",
-    "proof{}.bound, .limit": "largest magnitude that a sum can have; what it must be below",
-    "logit_correction?": "added to the logits, in their steps",
-    "calibration.data, .split?, .max_tokens": "the texts, part of a corpus, longest in tokens",
-    "calibration.texts, .tokens": "how many",
-    "calibration.method, .remedies, .precise, .bias_correction": "as the options say, or chosen",
-    "calibration.per_channel, .multiplier_bits": "further choices, always true and 16",
-    "trials{}": "error of each set of remedies that was tried",
-    **VERDICT_KEYS,
-    **under("check{}.", ERROR_KEYS),
-}
-"""Of quantized.json and of --json."""
 
 
 class Calibrator:
@@ -716,7 +692,7 @@ def parser() -> Parser:
         metavar="DIR",
         help="quantized model (default: build/ and the name of --model)",
     )
-    add_json(result, KEYS)
+    add_json(result)
     add_columns(result)
     return result
 

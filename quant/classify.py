@@ -16,7 +16,6 @@ from typing import Any
 
 from cli import files
 from cli.command import run_command
-from cli.keys import under
 from cli.options import Parser, add_json, add_model, add_quantized, add_tokens
 from cli.progress import progress
 
@@ -31,9 +30,6 @@ from quant.foreign.tokenizer import Tokens
 from quant.images import data as images
 from quant.measure import batch
 from quant.measure.answers import (
-    ANSWER_KEYS,
-    NUMBERS_KEYS,
-    TOKENS_KEYS,
     answer,
     numbers,
     said,
@@ -52,14 +48,6 @@ examples:
   python -m quant.classify - < review.txt
   python -m quant.classify --batch reviews.csv -o build/classes.jsonl
 """
-
-
-KEYS = {
-    **TOKENS_KEYS,
-    **under("golden.", ANSWER_KEYS | NUMBERS_KEYS),
-    "float": "as golden, without integers; null where the float model is not there",
-    **under("float.", ANSWER_KEYS),
-}
 
 
 class Classifier(QuantizedModel):
@@ -144,7 +132,7 @@ def parser() -> Parser:
     add_model(result, default=None)
     add_quantized(result)
     add_tokens(result, MAX_TOKENS)
-    add_json(result, KEYS, {"with --batch": batch.COUNTS_KEYS})
+    add_json(result)
     add_columns(result)
     return result
 

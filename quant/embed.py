@@ -59,20 +59,6 @@ Write = Callable[[Review, Tokens | None, Vectors | None], object]
 """Of a row without a text tokens and vector are None."""
 
 
-KEYS = {
-    "data, max_tokens, quantized": "the texts, the longest one, the folder of the model",
-    "texts, tokens, cut_texts": "how many; texts that were too long",
-    "width": "numbers of a vector",
-    "compared_texts": "the first ones, which the float model read too; 0: those below lack",
-    "mean_cosine?, worst_cosine?": "of golden's vectors and float's",
-    "worst_text?": "its row, counted from 1",
-    "nearest_same?": "share whose nearest other text is the same in both models, 0 to 1",
-    "pair_spearman?": f"rank correlation of golden's and float's cosines, all pairs of {PAIRED:,}",
-    "queries?": f"of the first texts those of {WORDS} words or more, searched for by a third of it",
-    "ndcg_10?{}": "by model: of these queries, each of which has its own text as the right one",
-}
-
-
 @dataclass
 class Embedded:
     """What came of the texts; integers and floats hold the vectors of those compared [n, H].
@@ -92,7 +78,7 @@ class Embedded:
     ndcg: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As KEYS says; None for the nearest neighbour of fewer than two."""
+        """The figures of --json; None for the nearest neighbour of fewer than two."""
         values: dict[str, Any] = {
             "texts": self.texts,
             "tokens": self.tokens,
@@ -288,7 +274,7 @@ def parser() -> Parser:
         f"their nearest neighbour (default: {COMPARED})",
     )
     add_embedder(result)
-    add_json(result, KEYS)
+    add_json(result)
     add_columns(result)
     return result
 

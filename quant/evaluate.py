@@ -16,7 +16,6 @@ from typing import Any
 from cli import files
 from cli.command import run_command
 from cli.journey import then
-from cli.keys import Keys
 from cli.options import (
     Parser,
     add_dask,
@@ -41,7 +40,6 @@ from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.foreign.tokenizer import Tokens
 from quant.images import data as images
 from quant.measure.evaluation import (
-    OUTPUTS_KEYS,
     Evaluation,
     LabelEvaluation,
     NumberEvaluation,
@@ -69,14 +67,6 @@ examples:
   python -m quant.evaluate --dask tcp://head:8786
   python -m quant.evaluate --model my-model --data reviews.csv --tokens 128
 """
-
-
-KEYS = {
-    "model, quantized": "folders of the float and the integer model",
-    "source.data, .max_tokens": "the texts, and the longest one in tokens",
-    "source.split?": "of a named corpus",
-    **OUTPUTS_KEYS,
-}
 
 
 def evaluate(
@@ -185,7 +175,7 @@ def place_of(data: str, review: Review, index: int) -> str:
     return f"  {data}, {where} ({begins[:WIDTH] + '...' if len(begins) > WIDTH else begins})"
 
 
-def add_text_options(parser: Parser, samples: int | None, keys: Keys) -> None:
+def add_text_options(parser: Parser, samples: int | None) -> None:
     """The options that say which model and which texts; shared by the commands that measure."""
     add_model(parser, default=None)
     parser.add_argument(
@@ -204,7 +194,7 @@ def add_text_options(parser: Parser, samples: int | None, keys: Keys) -> None:
         help=f"only the first N texts (default: {samples or 'all'})",
     )
     add_tokens(parser, MAX_TOKENS)
-    add_json(parser, keys)
+    add_json(parser)
     add_columns(parser)
 
 
@@ -230,7 +220,7 @@ def parser() -> Parser:
     result = Parser(
         "quant.evaluate", "Accuracy of the float and the integer model on the same texts.", EXAMPLES
     )
-    add_text_options(result, None, KEYS)
+    add_text_options(result, None)
     add_quantized(result)
     add_dask(result)
     result.add_argument(

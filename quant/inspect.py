@@ -31,11 +31,9 @@ from quant.calibrate import (
 )
 from quant.foreign import hub
 from quant.foreign.checkpoint import Checkpoint, load, say
-from quant.foreign.resolve import RESOLVED_KEYS
 from quant.foreign.sentence import MODULES
 from quant.foreign.tokenizer import TextTokenizer
 from quant.images import data as images
-from quant.images.front import FRONT_KEYS
 from quant.measure.compare import OUTLIER
 from quant.model.position_bias import BIAS
 from quant.model.spec import (
@@ -45,7 +43,6 @@ from quant.model.spec import (
     MULTI_LABEL,
     QUESTION_ANSWERING,
     REGRESSION,
-    SPEC_KEYS,
     TOKEN_CLASSIFICATION,
     EncoderSpec,
 )
@@ -103,24 +100,6 @@ examples:
   python -m quant.inspect hub:owner/name --texts 0
   python -m quant.inspect my-model --data reviews.csv --json build/inspection.json
 """
-
-
-KEYS = {
-    "model, sha256": "the checkpoint, and the hash of its files",
-    **SPEC_KEYS,
-    **RESOLVED_KEYS,
-    **FRONT_KEYS,
-    "notes": "what a reader of the checkpoint should know, a sentence each",
-    "parameters": "of the encoder with its head",
-    "tokens, needs[].tokens": "the length that is counted",
-    "needs[].config{}": "for a number of lanes: the least limits that take the model, by option",
-    "needs[].cycles": "of one inference",
-    "needs[].stream_bytes, .row_bytes": "of the command stream; of the embedding table",
-    "needs[].dsp, .block_ram": "of an ECP5, estimated",
-    "refused{}": "by lanes: why no accelerator takes the model",
-    "reaches[].tensor": "with channels that reach far; null with --texts 0",
-    "reaches[].channels": "[channel, peak over the median channel's peak], the furthest first",
-}
 
 
 @dataclass(frozen=True)
@@ -260,7 +239,7 @@ def parser() -> Parser:
         help=f"how many of them; 0: look for no channels that reach far (default: {TEXTS})",
     )
     add_task(result)
-    add_json(result, KEYS)
+    add_json(result)
     add_columns(result)
     return result
 

@@ -29,7 +29,9 @@ from quant.calibrate import observe_all
 from quant.classify import Classifier
 from quant.evaluate import add_text_options, classifier_of, evaluate, labelled_texts
 from quant.foreign.tokenizer import Tokens
-from quant.measure.evaluation import OUTPUTS_KEYS, Evaluation
+from quant.measure.evaluation import (
+    Evaluation,
+)
 from quant.model import float_model
 from quant.model.activation import ACTIVATIONS
 from quant.model.spec import CLASSIFICATION
@@ -287,7 +289,7 @@ def parser() -> Parser:
     result = Parser(
         "quant.report", "One HTML page that shows a calibration and its evaluation.", EXAMPLES
     )
-    add_text_options(result, 500, OUTPUTS_KEYS)
+    add_text_options(result, 500)
     add_quantized(result)
     result.add_argument(
         "--split", choices=SPLITS, default="test", help="of a named corpus (default: test)"

@@ -18,12 +18,6 @@ examples:
 """
 
 
-KEYS = {
-    "cosine.golden, .float?": "of the two embeddings; float's where that model is there",
-    "tokens, dropped_tokens": "of each text; how many of both were cut off",
-}
-
-
 def parser() -> Parser:
     result = Parser(
         "quant.similarity", "The cosine of two texts' embeddings, integer and float.", EXAMPLES
@@ -31,7 +25,7 @@ def parser() -> Parser:
     result.add_argument("first", help="a text")
     result.add_argument("second", help="the text that it is compared with")
     add_embedder(result)
-    add_json(result, KEYS)
+    add_json(result)
     return result
 
 

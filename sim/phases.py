@@ -14,14 +14,6 @@ CLOCK_MHZ = 100
 """At which commands tell cycles as time, where no other clock is given."""
 
 
-PHASE_KEYS = {
-    "name, tensors": "the tensor that it writes; all of the golden trace that it writes",
-    "first, last": "cycle of its first and its last operand; null for a LayerNorm",
-    "active, cycles": "cycles with an operand; from the first operand to the last",
-    "ideal": "multiplications / (N x M), cycles; null where there are none",
-}
-
-
 @dataclass(frozen=True)
 class Phase:
     """One operation on the array, or a LayerNorm beside it.

@@ -84,26 +84,15 @@ examples:
 """
 
 
-KEYS = {
-    "task": "what the model's outputs are, as in quant.model.spec",
-    "texts, traced, inferences": "how many; with all intermediates compared; that they share",
-    "lanes, columns, max_tokens, tokens": "N and M of the array; longest text; tokens of all",
-    "values, mismatches": "compared: logits of all, intermediates of the sample; how many differ",
-    "problems": "texts that ended in an error, lacked writes or differ, a line each",
-    "accuracy{}": "by model, 0 to 1: texts (words) with the right class, or with every label "
-    "right; null without labels, empty where the model has none",
-    "agreement": "share that float (golden, where it is not there) and RTL give the same, 0 to 1; "
-    "of several labels that of the labels; null for other outputs",
-    "cosine, fit": "of float and RTL: mean, of embeddings; least R^2, of numbers; else null",
-    "cycles, simulated": "of all inferences; with register accesses",
-    "utilisation": "multiplications / (N x M) / cycles: of the tokens, with whole row tiles",
-    "passed": "nothing differs, and something was compared",
-}
-
-
 @dataclass(frozen=True)
 class Regression:
-    """The findings, as KEYS says; seconds: of the simulation, its build left out."""
+    """The findings.
+
+    ``values`` are compared: logits of all texts, intermediates of the ``traced`` ones; ``problems``
+    has a line for each text that failed. ``accuracy`` (by model), ``agreement`` of float and RTL,
+    ``cosine`` and ``fit`` (R^2) are None where the task has none. ``cycles`` are of all inferences,
+    ``simulated`` with register accesses; ``seconds`` are without the build.
+    """
 
     task: str
     texts: int
@@ -366,7 +355,7 @@ def parser() -> Parser:
     result.add_argument(
         "--stalls", type=whole(0), metavar="SEED", help="let every stream rest at random"
     )
-    add_json(result, KEYS)
+    add_json(result)
     add_columns(result)
     return result
 

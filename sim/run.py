@@ -16,7 +16,6 @@ from typing import Any
 from cli.command import Different, Exit, ToolError, run_command
 from cli.files import write, write_json
 from cli.journey import then
-from cli.keys import under
 from cli.machine import BUILD
 from cli.options import Parser, add_json, add_lanes, add_tokens
 
@@ -61,19 +60,6 @@ examples:
 
 OUT = BUILD / "sim"
 TOKENS = 128
-
-
-_INPUT_KEYS = {
-    "unit, simulator, lanes, columns": "what was simulated",
-    "tokens, text, pair": "of the text, the text, and its second one or null",
-    "total_seconds": "wall time of the whole command",
-    "stall_causes": "causes of a cycle without an operand, in the order of their registers",
-}
-KEYS = _INPUT_KEYS | summary.WHOLE_KEYS
-OTHER_KEYS = {
-    "with --unit attention": _INPUT_KEYS | under("layers[].", summary.LAYER_KEYS),
-    "with another --unit": _INPUT_KEYS | summary.UNIT_KEYS,
-}
 
 
 def input_of(spec: EncoderSpec, text: str | None, pair: str | None = None) -> Review:
@@ -125,7 +111,7 @@ def parser() -> Parser:
         help="the page of a run of the whole model (default: beside the figures)",
     )
     result.add_argument("--svg", type=Path, metavar="FILE", help="its timeline alone, as a picture")
-    add_json(result, KEYS, OTHER_KEYS, OUT / "report.json")
+    add_json(result, OUT / "report.json")
     return result
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cli.keys import under
-
 import numpy as np
 
 from quant.measure import answers
-from quant.measure.answers import ANSWER_KEYS, answer
+from quant.measure.answers import (
+    answer,
+)
 from quant.measure.answers import numbers as logits_of
 from quant.measure.vectors import cosines
 from quant.model.spec import (
@@ -22,44 +22,15 @@ from quant.model.spec import (
 )
 from rtl.interface.config import Config
 from sim.bench import PassedTest
-from sim.phases import CLOCK_MHZ, PHASE_KEYS, Phase, phases, work
+from sim.phases import (
+    CLOCK_MHZ,
+    Phase,
+    phases,
+    work,
+)
 from sim.play import Verified
 from sim.reference import Reference
 from sim.report import table
-
-_KEPT_KEYS = {
-    "cycles": "register of that name: from the start to the last result",
-    "active, stalls?{}": "cycles with an operand; those without, by cause",
-    "operations?[].number, .name": "in the stream, from 0; the tensor it writes",
-    "operations?[].first, .last": "cycle of its first and its last operand",
-    "operations?[].active": "cycles with an operand",
-}
-WHOLE_KEYS = {
-    "verdicts[].model": "float (where it is there), golden and RTL",
-    "verdicts[].cosine?": "of an embedding, with golden's",
-    **under("verdicts[].", ANSWER_KEYS),
-    **under("phases[].", PHASE_KEYS),
-    "ideal_cycles, utilisation": "multiplications / (N x M); this over cycles, 0 to 1",
-    "milliseconds": f"of the inference at {CLOCK_MHZ} MHz",
-    "simulation_seconds": "wall time of the simulation, with its build where that was not there",
-    **_KEPT_KEYS,
-    "compared{}, mismatches{}": "values of each tensor; how many differ from golden",
-}
-_LINE_KEYS = {
-    "values compared, mismatches": "with golden; how many differ",
-    "seconds": "wall time of the simulation, with its build where that was not there",
-}
-LAYER_KEYS = (
-    _KEPT_KEYS
-    | _LINE_KEYS
-    | {
-        "unit, simulator, lanes, columns, tokens": "what was simulated",
-        "ideal cycles, MAC utilisation": "multiplications / (N x M); this over cycles, 0 to 1",
-        "largest, mean": "distance of the context from float in units of its scale",
-        "compared{}": "values of each tensor",
-    }
-)
-UNIT_KEYS = {"cycles": "simulated in all tests of the bench", **_LINE_KEYS}
 
 
 def kept(facts: dict[str, Any]) -> dict[str, Any]:

@@ -66,12 +66,6 @@ def samples(spec: EncoderSpec, count: int) -> list[Review]:
     return [found[i * len(found) // count] for i in range(count)]
 
 
-KEYS = {
-    "{}.vectors": "of a unit: how many were written",
-    "{}.input, .output": "values of all of them",
-}
-
-
 def _parser() -> Parser:
     parser = Parser("sim.vectors", DESCRIPTION, EXAMPLES)
     add_model_options(parser)
@@ -109,7 +103,7 @@ def _parser() -> Parser:
         metavar="DIR",
         help="default: %(default)s",
     )
-    add_json(parser, KEYS)
+    add_json(parser)
     return parser
 
 

@@ -20,13 +20,6 @@ from train.choices import BASE_TOKENS, BATCHES, LENGTHS, SHAPES
 from train.command import run_training
 
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-KEYS = {
-    "threads": "of each of the three",
-    "rows[].model, .tokens, .batch": "shape, length of each text, texts at a time",
-    "rows[].float_ms, .golden_ms, .int8_ms": "ms a batch, fastest turn; int8: onnxruntime",
-    "rows[].float_median_ms, .golden_median_ms, .int8_median_ms": "median of the turns",
-    "rows[].speedup, .of_int8": "float_ms / golden_ms; int8_ms / golden_ms",
-}
 EXAMPLES = """\
 examples:
   python -m train.bench
@@ -73,7 +66,7 @@ def parser() -> Parser:
         help=f"the shapes of {' and '.join(SHAPES)} at {' and '.join(map(str, LENGTHS))} tokens, "
         f"batches of {' and '.join(map(str, BATCHES))} (ten minutes)",
     )
-    add_json(result, KEYS)
+    add_json(result)
     return result
 
 

@@ -24,18 +24,6 @@ _UNFINISHED = BUILD / "train"
 
 
 _MEASURED = "percent right (numbers: R^2), and mean loss"
-KEYS = {
-    "metrics?{}.accuracy, .loss": f"by split: {_MEASURED}",
-    "metrics?{}.f1?": "percent: of classes the macro mean, of entities micro",
-    "metrics?{}.texts?, .length?": "how many, cut to so many tokens",
-    "metrics?{}.images?, .size?": "how many, of which height x width",
-    "arguments?{}": "the options that decide the result",
-    "history[].step, .epoch?, .length?": "of an evaluation: steps done, stage",
-    "history[].accuracy, .loss, .f1?": f"of the validation texts: {_MEASURED}",
-    "history[].train_loss, .train_accuracy?": "mean since the evaluation before",
-    "best_step": "whose weights were kept",
-    "seconds": "wall time of the training, of all its parts where it was interrupted",
-}
 
 
 def add_common(
@@ -100,7 +88,7 @@ def add_common(
         help=f"state of an unfinished run ({_UNFINISHED}/ and the name of --out)",
     )
     machine.add_argument("--restart", action="store_true", help="drop the unfinished run")
-    add_json(machine, KEYS)
+    add_json(machine)
 
 
 def shown_default(value: object) -> str:

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 from cli.command import run_command
 from cli.files import write_json
-from cli.keys import under
 from cli.machine import BUILD
 from cli.options import Parser, add_json
 from cli.progress import progress
@@ -32,9 +31,6 @@ from golden.identity import identity_of
 from quant.foreign.tokenizer import Tokens
 from quant.images import data as images
 from quant.measure.answers import (
-    ANSWER_KEYS,
-    NUMBERS_KEYS,
-    TOKENS_KEYS,
     answer,
     numbers,
     right_of,
@@ -62,24 +58,6 @@ examples:
   python -m boards.host.classify --data reviews.csv --json build/answers.json
   python -m boards.host.classify --pair "Is it any good?" "Not at all." --quantized build/mine
 """
-
-
-_TEXT_KEYS = ANSWER_KEYS | TOKENS_KEYS | NUMBERS_KEYS
-_BATCH_KEYS = {
-    "texts, tokens": "in the inference",
-    "cycles": "of the board's clock, as its accelerator counts them",
-    "seconds": "wall time on the host, with the line to the board",
-    "cycles_a_text": "cycles / texts",
-    "board_milliseconds, board_milliseconds_a_text": "cycles at the board's clock; over texts",
-}
-KEYS = _TEXT_KEYS | _BATCH_KEYS
-DATA_KEYS = {
-    **under("answers[].", _TEXT_KEYS),
-    "batches[].places": "texts of an inference, from 0",
-    **under("batches[].", _BATCH_KEYS),
-    "total.batches": "inferences",
-    **under("total.", _BATCH_KEYS),
-}
 
 
 class Texts(QuantizedModel):
@@ -189,7 +167,7 @@ def _parser() -> Parser:
     )
     add_columns(result)
     add_board(result)
-    add_json(result, KEYS, {"with --data": DATA_KEYS})
+    add_json(result)
     return result
 
 

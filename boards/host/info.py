@@ -22,18 +22,6 @@ examples:
 """
 
 
-KEYS = {
-    "version, stream_version": "of the protocol; of command streams that the accelerator takes",
-    "problem": "why no image is in use; NONE: one is",
-    "longest": "payload of a request, bytes",
-    "memory_bytes": "of the board",
-    "kilohertz": "clock of the board",
-    "lanes, columns, tokens, hidden, ffn, labels": "limits of the accelerator",
-    "model, digest": "of the image in use: the model's identity, SHA-256; zeros without one",
-    "port": "the serial port",
-}
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(lambda: _run(_parser().parse_args(arguments)))
 
@@ -41,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> Parser:
     result = Parser("boards.host.info", "What the board is, and which image it uses.", EXAMPLES)
     add_board(result)
-    add_json(result, KEYS)
+    add_json(result)
     return result
 
 

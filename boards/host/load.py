@@ -30,15 +30,6 @@ examples:
 """
 
 
-KEYS = {
-    "image, bytes": "the file, and its size",
-    "seconds": "wall time of sending and of the board's check",
-    "sent": "how many times it was sent in whole",
-    "resends, reconnections": "of the line, in the whole session",
-    "model, digest": "of the image that the board uses now: the model's identity, SHA-256",
-}
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(lambda: _run(_parser().parse_args(arguments)))
 
@@ -56,7 +47,7 @@ def _parser() -> Parser:
         "image", type=sound_path, metavar="IMAGE", help="file that `rtl.compile --image` wrote"
     )
     add_board(result)
-    add_json(result, KEYS)
+    add_json(result)
     return result
 
 

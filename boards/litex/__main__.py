@@ -41,17 +41,6 @@ STANDARDS = ("axi", "wishbone")
 """Buses that LiteX offers; it has a third, AXI4-Lite, for what sends no bursts."""
 
 
-KEYS = {
-    "standard, lanes, columns": "bus of the SoC; N and M of the array",
-    "stream_bytes": "of the command stream",
-    "sequences[].tokens, .logits": "of each sequence: its length, golden's integers",
-    "sequences[].predicted_cycles": "of a memory with a beat every cycle",
-    "inferences[].name": "how the CPU waited, or what was wrong on purpose",
-    "inferences[].code": "the accelerator's error code, 0: none",
-    "inferences[].logits, .cycles": "as the CPU read them; the register cycles",
-}
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(lambda: _command(_parser().parse_args(arguments)))
 
@@ -76,7 +65,7 @@ def _parser() -> Parser:
         "--sequences", type=positive, default=2, metavar="N", help="how many (default: 2)"
     )
     add_seed(result, "the small model and the sequences")
-    add_json(result, KEYS)
+    add_json(result)
     return result
 
 

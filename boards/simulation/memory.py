@@ -56,16 +56,6 @@ def library(chip: Chip, megahertz: float) -> Path:
     return build_harness(design, [HERE / "memory.cpp"], flags=LIBRARY_FLAGS)
 
 
-KEYS = {
-    "megahertz": "clock of chip and controller",
-    "power_up_cycles": "until the chip is initialised",
-    "patterns{}.words, .cycles": "of each pattern: words of 2 bytes, cycles for them",
-    "patterns{}.share": "words / cycles, 0 to 1: of 2 bytes a cycle",
-    "refreshes, violations": "how many in all; rules of the chip that were broken",
-    "milliseconds": "simulated time of all cycles at that clock",
-}
-
-
 class Memory:
     """The controller with a chip after power-up; `chip` may be another than it was made for."""
 
@@ -195,7 +185,7 @@ def _parser() -> Parser:
         help="bytes of an embedding row, even (default: 128)",
     )
     add_seed(result, "data and rows")
-    add_json(result, KEYS)
+    add_json(result)
     return result
 
 

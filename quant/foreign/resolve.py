@@ -32,13 +32,6 @@ _PROBE = f"a \u00e9 \u4e2d \U00013000 {'x' * 200}"
 """Some of it is in no vocabulary."""
 
 
-RESOLVED_KEYS = {
-    "tokenizer?.sha256, .special{}": "of its resolved tokenizer.json; ids of the special tokens",
-    "tokenizer?.tokens, .side": "longest text that it makes, null: any; where a longer one is cut",
-    "tokenizer?.segments": "the second text of a pair has type 1",
-}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
     """A tokenizer that needs none of the checkpoint's files.

@@ -29,13 +29,6 @@ from quant.model.spec import CheckpointError, Floats, InputError
 FILE = "front.npz"
 """The arrays of the front end in a quantized model's folder."""
 
-FRONT_KEYS = {
-    "front?.sha256": "of the arrays in front.npz",
-    "front?.height, .width, .channels": "of the image that is cut into patches",
-    "front?.patch[], .before[]": "height and width of a patch; names of the tokens before them",
-    "front?.steps.size?{}, .resample, .crop?[]": "resized to, by which filter of Pillow; cut to",
-    "front?.steps.scale?, .mean?[], .deviation?[]": "(pixel scale - mean) / deviation by channel",
-}
 
 _PIXELS = 1 << 26
 """The most that an image is resized to."""

@@ -38,25 +38,6 @@ _KIND = {CLASSIFICATION: "class", MULTI_LABEL: "label", REGRESSION: "output"}
 """What one output of each task is called."""
 
 
-NUMBERS_KEYS = {
-    "integer_logits{}, integer_logits[]": "golden's, by output; of words a list each",
-}
-ANSWER_KEYS = {
-    "class?": "of a class: the label of the largest logit",
-    "labels?": "of several labels: those that hold; of a class for every token: each word's",
-    "logits?{}, logits?[]": "in the float model's units, by label; of words a list each",
-    "probabilities?{}, probabilities?[]": "0 to 1, of each label; of words that of their label",
-    "values?{}": "of a regression: each output in the float model's units",
-    "words?": "of a class for every token: the words",
-    "answer?, begin?, end?": "of a question: the answer, and its characters [begin, end)",
-    "score?": "of a question: probability of its begin times that of its end, 0 to 1",
-}
-TOKENS_KEYS = {
-    "tokens": "the text's, special ones included",
-    "dropped_tokens": "cut off, since the text was too long",
-}
-
-
 def sigmoid(x: Numbers) -> Numbers:
     """1 / (1 + exp(-x)), of which no exponential overflows."""
     small = np.exp(-np.abs(x))

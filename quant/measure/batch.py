@@ -34,15 +34,6 @@ CHUNK = 256
 Encode = Callable[[Content, str | None], Tokens]
 
 
-COUNTS_KEYS = {
-    "texts, tokens, cut_texts": "how many; texts that were too long",
-    "labelled_texts?, labelled_words?": "with a label in the file",
-    "classes?{}": "texts (words) that golden gives each class or label",
-    "accuracy?": "share of the labelled ones that golden has right, 0 to 1; null without labels",
-    "means?{}, mean_squared_errors?{}": "of a regression, by output; errors of the labelled texts",
-}
-
-
 @dataclass
 class Counts:
     """What the lines of a file came to.

@@ -22,15 +22,6 @@ from quant.quantize.quantizers import softmax_change
 OUTLIER = 8.0
 
 
-ERROR_KEYS = {
-    "sqnr_db": "signal to quantization noise, golden beside float, dB",
-    "largest_error_lsb, rms_error_lsb": "in steps of the tensor's scale",
-    "at_limits": "codes at either end of their range",
-    "outlier_channels": f"[channel, peak over the median channel's peak], from {OUTLIER:g} on",
-    "values": "values compared",
-}
-
-
 @dataclass
 class TensorError:
     """Sums over all elements compared; ``limits`` counts codes at either end of their range.

@@ -9,14 +9,16 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from cli.keys import under
 from cli.words import counted, verb
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quant.measure.answers import held, through
-from quant.measure.compare import ERROR_KEYS, TensorError, table
+from quant.measure.compare import (
+    TensorError,
+    table,
+)
 from quant.measure.metrics import (
     Classes,
     LabelScores,
@@ -31,41 +33,6 @@ from quant.measure.metrics import (
 )
 from quant.model.spec import IDENTITY, TEXTS
 from quant.quantize.decode import Doubles
-
-_SCORE_KEYS = {
-    "accuracy?, accuracy_95?": "of classes: share of the labelled, 0 to 1; its 95 % interval",
-    "exact?, exact_95?": "of several labels: share with every one right; its 95 % interval",
-    "micro_f1?, macro_f1?": "of several labels: of all decisions; mean of the labels'",
-    "precision?, recall?, f1?": "by class or label, 0 to 1; null where nothing is counted",
-    "confusion?, confusion_shares?": "of classes: a row a true class; in shares of the row",
-    "{}.pearson, .spearman, .mse": "of numbers, by output: correlations, mean squared error",
-}
-_ENTITY_KEYS = {"entities": "in the labels", "precision, recall, f1, f1_by_type{}": "0 to 1"}
-OUTPUTS_KEYS = {
-    "texts, words?": "how many; words: of a class for every token",
-    "labelled_texts?, labelled_words?": "for which the file says what is right",
-    "tokens, cut_words?": "of all texts; words of which no token was left",
-    "classes": "names of the outputs",
-    "float, golden": "of each model; null without labels",
-    **under("float.", _SCORE_KEYS),
-    **under("golden.", _SCORE_KEYS),
-    "agreement?": "share of the texts (of several labels: of the decisions) in which both agree",
-    "agreement_by_label?{}, changed_texts?": "of several labels: by label; texts with another one",
-    "flips?.changed": "of classes: how many differ between the models",
-    "flips?.only_float_right?, .only_golden_right?": "of those, where labels are known",
-    "flips?.mcnemar_p?": "two-sided p of McNemar's test, where labels are known",
-    "golden_by_float?{}.r2, .pearson": "of numbers: R^2 and correlation",
-    "golden_by_float?{}.mean_difference": "mean |golden - float|",
-    "golden_by_float?{}.float_deviation": "standard deviation of float's numbers",
-    **under("entities?.float.", _ENTITY_KEYS),
-    **under("entities?.golden.", _ENTITY_KEYS),
-    "logit_difference.largest, .mean": "|golden - float| in float's units",
-    "logit_difference.lsb": "step of golden's logits, of all or by output, in float's units",
-    "logit_difference.largest_lsb, .mean_lsb": "the differences in these steps",
-    "logit_difference.float_spread": "standard deviation of float's logits",
-    "traced_texts": "the first ones, over which the tensors below are compared",
-    **under("tensors{}.", ERROR_KEYS),
-}
 
 
 @dataclass(frozen=True)

@@ -39,13 +39,6 @@ ADVICE = (
 )
 
 
-VERDICT_KEYS = {
-    "verdict.good, .findings": "nothing is below its bound; what is, a sentence each",
-    "verdict.summary": "what was measured, a sentence",
-    "verdict.bounds{}": "least SQNR in dB, agreement, cosine and R^2 of a good model",
-}
-
-
 @dataclass(frozen=True)
 class Verdict:
     """What is below its bound, a sentence each: the agreement first, then tensors, worst first.

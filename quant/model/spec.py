@@ -98,33 +98,6 @@ class InputError(ValueError):
     """A text or an image that cannot be read or classified; the message says why."""
 
 
-SPEC_KEYS = {
-    "spec.layers, .hidden, .heads, .head_size, .ffn": "layers, heads and widths of the encoder",
-    "spec.vocabulary, .positions, .types": "rows of the embedding tables",
-    "spec.given": "rows that a host computed take the place of the token table",
-    "spec.rows": "these come from a front end of the user's, in files",
-    "spec.position_offset": "row of the first token in the position table",
-    "spec.embedding_size": "channels of a factorised embedding; 0: none",
-    "spec.position_bias": "scores have a bias by the difference of two positions",
-    "spec.windows": "of each layer null or [before, after], the keys about its own that a query "
-    "sees, null: all; []: no layer has one",
-    "spec.rotary": "of each layer the table of rotary positions that turns its Q and K, or null; "
-    "[]: no layer has one",
-    "spec.kv_heads": "heads of K and V, where they are fewer than Q's; 0: as many",
-    "spec.gated": "a third linear layer, with the activation, multiplies the feed-forward network",
-    "spec.rms_norm": "norms leave the mean in",
-    "spec.norm, .embedding_norm, .epsilon": "of LayerNorm: post or pre; the embedding's",
-    "spec.pooling": "what the head reads: first, mean, last or none",
-    "spec.end": "id of the token that ends a text, where the last is read; null: its largest id",
-    "spec.head_norm": "a norm stands before the head's last layer",
-    "spec.first_norm": "false: Q, K and V of layer 0 read the embedding's norm",
-    "spec.unread": "id of a token that no text may hold; null: every token may stand in one",
-    "spec.width": "numbers of an embedding; 0: the hidden size",
-    "spec.activation, .head_activations": "of the feed-forward network; of the head",
-    "spec.task, .labels, .function": "kind and names of the outputs; what numbers go through",
-}
-
-
 @dataclass(frozen=True, kw_only=True)
 class EncoderSpec:
     """The shape and the choices of an encoder with a head.

@@ -27,7 +27,10 @@ from rtl.compile.image import Image, image_bytes, read_image
 from rtl.compile.program import compile_model, embedding_table, image_of
 from rtl.compile.unchecked import config_for, violations
 from rtl.interface.command import Flag, Opcode, decode, flags_byte, way_bits_of, window_sides
-from rtl.interface.config import CONFIG_KEYS, Config, array
+from rtl.interface.config import (
+    Config,
+    array,
+)
 from rtl.interface.options import add_config_options, config_of, given, options_of
 from tb.packing import token_words
 
@@ -169,31 +172,9 @@ def _parser() -> Parser:
         "--text", metavar="TEXT", help="print the words of its tokens, too, as they are sent"
     )
     result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
-    add_json(result, KEYS, {"with --image or --check": IMAGE_KEYS})
+    add_json(result)
     add_config_options(result)
     return result
-
-
-WORDS_KEYS = {
-    "words?[]": "with --text: of s_axis_tokens, the last with tlast",
-    "labels?[]": "with --text: names of the logits; empty where they have none",
-}
-KEYS = {
-    "model": "its identity, in hexadecimal",
-    "stream, stream_bytes": "file of the command stream, and its size",
-    "rows, row_count, row_bytes": "file of the embedding rows, how many, bytes of one",
-    "tokens, row_tiles": "longest sequence; row tiles of all sequences together",
-    **WORDS_KEYS,
-    **CONFIG_KEYS,
-}
-IMAGE_KEYS = {
-    "image, image_bytes": "the file, and its size",
-    "model, lanes, columns": "its identity, in hexadecimal; N and M of the array that it is for",
-    "stream_offset, stream_bytes": "of the command stream in the file",
-    "rows_offset, row_count, row_bytes": "of the embedding rows; how many, bytes of one",
-    "configuration?{}": CONFIG_KEYS["configuration{}"] + "; not with --check",
-    **WORDS_KEYS,
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

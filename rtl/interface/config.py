@@ -28,11 +28,6 @@ def array(lanes: int, columns: int) -> str:
     return f"{lanes} lanes" + (f" and {columns} columns" if columns != lanes else "")
 
 
-CONFIG_KEYS = {
-    "configuration{}": "the accelerator's limits and choices, by option; null: the default"
-}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """Limits of one generated accelerator; any model within them runs on it.

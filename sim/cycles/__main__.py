@@ -168,36 +168,6 @@ COLUMNS = {
 """What `--explain` says."""
 
 
-KEYS = {
-    "[]": "where several inferences are predicted, each has the keys below",
-    "model, lanes, columns, tokens, whole_last_layer": "as the options say",
-    "stream_bytes?, stream_ahead?, row_latency?": "bytes a cycle, words, cycles; not with --dma",
-    "data_bits?, burst?, outstanding?, latency?, address_bits?": "of the bus, with --dma",
-    "total_cycles": "from the start to the last logit",
-    "active, stalls{}": COLUMNS["active"] + "; the others, by cause (--explain)",
-    "macs, utilisation": "multiplications of the tokens; macs / (N x M) / total_cycles",
-    "layers.ideal_cycles, .cycles": "of the encoder layers: macs / (N x M); first operand to last",
-    "layers.ideal_over_total, .ideal_over_layers": "layers.ideal_cycles over either",
-    "clock_mhz, microseconds": "total_cycles at that clock",
-    "phases[].number, .name, .opcode": "of an operation of the stream",
-    "phases[].first, .last": "cycle of its first and its last operand",
-    "phases[].cycles": COLUMNS["cycles"].partition(";")[0],
-    "phases[].active, .stalls{}, .macs, .utilisation": "as above, its own",
-    "played?.cycles": "of the simulated Verilog, with --play",
-    "played?.values, .mismatches": "compared with golden; how many differ",
-    "played?.problem": "what is wrong; empty: nothing",
-}
-BATCH_KEYS = {
-    "[]": "each setting has the keys below; cycles are of all texts",
-    "model, data, clock_mhz": "as the options say, and the clock of the printed rates",
-    **batches.MEASUREMENT_KEYS,
-}
-TABLE_KEYS = {
-    "cycles{}{}": "by bits of the bus and cycles of latency",
-    "streamed": "cycles with streams that bring a word a cycle",
-}
-
-
 def _listed(values: Sequence[int]) -> str:
     return ", ".join(map(str, values))
 
@@ -360,8 +330,7 @@ def _parser() -> Parser:
     result.add_argument(
         "--explain", action="store_true", help="say below the table what its columns are"
     )
-    others = {"with --batch": BATCH_KEYS, "with --dma --table": TABLE_KEYS}
-    add_json(result, KEYS, others)
+    add_json(result)
     return result
 
 

@@ -14,17 +14,15 @@ from sim.cycles.model import predict
 from sim.phases import CLOCK_MHZ, utilisation
 from sim.report import table
 
-MEASUREMENT_KEYS = {
-    "lanes, columns, stream_bytes, memory": "N; M; bytes a cycle; tokens that a batch may have",
-    "texts, tokens, batches": "of all of them; inferences that the texts share",
-    "whole, alone, batched": "cycles: each alone with the whole last layer, each alone, in batches",
-    "utilisation": "multiplications / (N x M) / batched: of the tokens, with whole row tiles",
-}
-
 
 @dataclass(frozen=True)
 class Measurement:
-    """All texts on one accelerator; its fields are MEASUREMENT_KEYS."""
+    """All texts on one accelerator.
+
+    ``stream_bytes`` come in a cycle, ``memory`` is the most tokens of a batch. Cycles: ``whole`` of
+    each text alone with the whole last layer, ``alone`` of each alone, ``batched`` in batches.
+    ``utilisation`` is products / (N x M) / batched: of the tokens, and with whole row tiles.
+    """
 
     lanes: int
     columns: int

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from cli.command import run_command
 from cli.files import write_json
-from cli.keys import under
 from cli.options import Parser, add_json, whole
 
 from golden.model import Model
@@ -19,7 +18,9 @@ from golden.store import DESCRIPTION as QUANTIZED
 from rtl.compile.fit import sized
 from rtl.compile.options import add_fit, fit
 from rtl.compile.program import embedding_table
-from rtl.interface.config import CONFIG_KEYS, Config
+from rtl.interface.config import (
+    Config,
+)
 from rtl.interface.options import add_config_options, config_of, given
 from sim.estimate.area import (
     RESOURCES,
@@ -31,7 +32,11 @@ from sim.estimate.area import (
 )
 from sim.estimate.fits import Board, Part, boards, families, parts, shares, verdict
 from sim.estimate.memories import memories
-from sim.estimate.performance import PERFORMANCE_KEYS, Performance, example, performance
+from sim.estimate.performance import (
+    Performance,
+    example,
+    performance,
+)
 from sim.options import add_memory_options, add_model_options, clock, shape_of
 from sim.phases import CLOCK_MHZ
 from sim.report import table
@@ -57,32 +62,6 @@ examples:
 """
 MAX_LAYERS = 48
 Named = TypeVar("Named", Part, Board)
-
-
-KEYS = {
-    **CONFIG_KEYS,
-    "model": "whose cycles are told",
-    "resources{}": "LUT4, FF, DSP and block RAM of an ECP5, estimated",
-    "largest_errors{}, extrapolated": "at points not fitted, shares; limits beyond the points",
-    "memories[].name, .count": "a kind of memory, and how many of it",
-    "memories[].width, .depth, .lanes": "bits, words, parts written apart",
-    "memories[].at_once": "its word is there in the cycle of the address",
-    "memories[].blocks, memory_bits": "block RAMs of all of its kind; bits of all memories",
-    "clock_mhz": "for the times",
-    **under("performance.", PERFORMANCE_KEYS),
-    "fits[].part, .family": "an FPGA; LUT and FF are fitted to the Lattice ECP5 alone",
-    "fits[].shares{}": "what is needed of the part, 1: all; null: it has none",
-    "fits[].verdict": "whether it fits",
-    "board?": "with --board",
-    "board?.name, .megabytes_a_second": "the board; of its memory at most, null: not known",
-    "board?.stream_bytes": "of the stream a cycle, from the memory's; null: as fast as it is used",
-}
-POINTS_KEYS = {
-    "points[].config{}": "limits and choices of a synthesised accelerator, by option",
-    "points[].resources{}, .array{}": "measured, of all and of the array",
-    "points[].held_out": "it has no part in the fit",
-    "points[].error{}": "estimate / measured - 1",
-}
 
 
 def _part(text: str) -> Part:
@@ -135,7 +114,7 @@ def _parser() -> Parser:
         "brings: " + ", ".join(board.name for board in boards()),
     )
     add_memory_options(result)
-    add_json(result, KEYS, {"with --points": POINTS_KEYS})
+    add_json(result)
     add_fit(result)
     add_config_options(result)
     return result

@@ -40,20 +40,14 @@ def shape_of(config: Config, layers: int) -> Shape:
     )
 
 
-PERFORMANCE_KEYS = {
-    "tokens, cycles": "of the sequence; the register `cycles`",
-    "utilisation": "multiplications / (N x M) / cycles, 0 to 1",
-    "milliseconds, a_second": "of one inference at the clock; inferences a second",
-    "stream_bytes, row_bytes": "what it reads: the command stream, rows of the embedding table",
-    "megabytes_a_second": "of both on average, 10^6 bytes",
-    "peak_megabytes_a_second": "of the stream, while weights are loaded as fast as they are used",
-}
-"""What each field is, for people and for --json."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Performance:
-    """One inference; its fields are PERFORMANCE_KEYS."""
+    """One inference.
+
+    ``cycles`` is the register of that name; ``utilisation`` is products / (N x M) / cycles. Bytes
+    are those that it reads: the command stream and rows of the embedding table. Megabytes are 10^6
+    bytes, ``peak`` that of the stream while weights are loaded as fast as they are used.
+    """
 
     tokens: int
     cycles: int

@@ -47,14 +47,6 @@ examples:
 WHOLE = ("attention", "accelerator")
 
 
-KEYS = {
-    "[]": "each unit has the keys below",
-    "unit, configuration": "names",
-    "tests, cycles": "of the unit's bench; simulated in all of them",
-    "seconds": "wall time of the bench, and of the synthesis where it was not there",
-}
-
-
 def _parser() -> Parser:
     result = Parser("sim.gates", DESCRIPTION, EXAMPLES)
     result.add_argument(
@@ -69,7 +61,7 @@ def _parser() -> Parser:
         metavar="NAME",
         help=f"{', '.join(targets)} (default: {ECP5})",
     )
-    add_json(result, KEYS)
+    add_json(result)
     add_config_options(result)
     return result
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from cli.command import run_command
 from cli.files import write_json
-from cli.keys import under
 from cli.options import Parser, add_json, add_seed, positive
 from cli.progress import stage
 
@@ -20,12 +19,27 @@ from sim.design import Design, generated
 from sim.estimate.fits import Part, parts
 from sim.report import table
 from sim.synth import osu018
-from sim.synth.count import COUNTS_KEYS, Counts, count
-from sim.synth.ecp5 import COST_KEYS, ROWS, Cost, synthesise
+from sim.synth.count import (
+    Counts,
+    count,
+)
+from sim.synth.ecp5 import (
+    ROWS,
+    Cost,
+    synthesise,
+)
 from sim.synth.families import FAMILIES, KINDS
-from sim.synth.osu018 import OSU018_KEYS, SLOW, TARGET, Silicon
+from sim.synth.osu018 import (
+    SLOW,
+    TARGET,
+    Silicon,
+)
 from sim.synth.place import PART, PARTS, PLACERS, ROUTERS, Timing
-from sim.synth.throughput import LAYERS, THROUGHPUT_KEYS, Throughput, throughput
+from sim.synth.throughput import (
+    LAYERS,
+    Throughput,
+    throughput,
+)
 
 ECP5 = "ecp5"
 TARGETS = (ECP5, *FAMILIES, TARGET)
@@ -79,15 +93,6 @@ FREQ = (1.0, 1000.0)
 """Least and most MHz of --freq."""
 OPTIONS = {"toggles": "--saif"}
 """Options whose name is not that of the value."""
-
-KEYS = {
-    "target": "ecp5",
-    "part": "the FPGA",
-    **COST_KEYS,
-    "fmax_mhz.median, .worst, .by_seed{}": "MHz; null where not ended, and with --no-route",
-    "throughput": "of a routed accelerator; else null",
-    **under("throughput.", THROUGHPUT_KEYS),
-}
 
 
 def describe(cost: Cost, part: Part, parts: bool = False) -> str:
@@ -254,8 +259,7 @@ def _parser() -> Parser:
         help="after which a placement is stopped and counts as the slowest, 60",
     )
     result.set_defaults(seed=None)
-    others = {f"with --target {', '.join(FAMILIES)}": COUNTS_KEYS}
-    add_json(result, KEYS, {**others, f"with --target {TARGET}": OSU018_KEYS})
+    add_json(result)
     add_config_options(result)
     return result
 

@@ -14,24 +14,15 @@ from math import ceil
 
 from cli.files import locked, write_if_changed, write_json
 
-from rtl.interface.config import CONFIG_KEYS
 from sim.design import Design
 from sim.synth.ecp5 import FOLDER
 from sim.synth.families import FAMILIES, KINDS, script_of
 from sim.synth.tools import SynthesisError, run_tool
 
-COUNTS_KEYS = {
-    "target, unit": "names",
-    **CONFIG_KEYS,
-    "resources{}": "LUT, FF, DSP and block RAM, as the family calls them",
-    "cells{}": "by Yosys' types",
-    "seconds": "wall time of the synthesis, when it was run",
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What one unit takes of one family; its fields are COUNTS_KEYS."""
+    """Resources of one unit as the family calls them, and its cells by Yosys' types."""
 
     target: str
     unit: str

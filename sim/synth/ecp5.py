@@ -12,17 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.files import locked, write_if_changed, write_json
-from cli.keys import under
 from cli.machine import GENERATED
 
-from rtl.interface.config import CONFIG_KEYS
 from sim.design import Design
 from sim.estimate.fits import parts as parts_known
 from sim.synth import passes, tools
 from sim.synth.fold import FLIP_FLOP, Folded
 from sim.synth.parts import cells_by_part
 from sim.synth.passes import Improved
-from sim.synth.place import PART, PLACERS, ROUTERS, TIMING_KEYS, Timing, place_and_route
+from sim.synth.place import (
+    PART,
+    PLACERS,
+    ROUTERS,
+    Timing,
+    place_and_route,
+)
 from sim.synth.tools import SynthesisError, run_yosys
 
 FOLDER = GENERATED / "synth"
@@ -40,24 +44,13 @@ CELLS = {
 }
 
 
-COST_KEYS = {
-    "unit": "its name",
-    **CONFIG_KEYS,
-    "resources{}": "of the unit. FF: all registers, `folded` ones too; LUT4: without `absorbed`",
-    "parts{}{}": "the same, divided among the unit's parts",
-    "absorbed": "LUTs that went into carry chains",
-    "folded.block_ram_outputs, .dsp_outputs, .dsp_inputs": "ports that have got a register",
-    "folded.flip_flops, .copies": "that went inside these; that were added, one a DSP",
-    "folded.outside{}": "ports whose registers stayed outside, by reason",
-    **under("timings[].", TIMING_KEYS),
-    "unended": "seeds whose placement took too long and was stopped",
-    "seconds": "wall time of the synthesis, when it was run",
-}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Figures of one synthesis; its fields are COST_KEYS."""
+    """Figures of one synthesis.
+
+    ``resources`` count all registers as FF, and as LUT4 all LUTs but the ``absorbed`` ones, which
+    went into carry chains. ``unended`` are the seeds whose placement took too long.
+    """
 
     unit: str
     configuration: dict[str, object]

@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from cli.files import locked, write_if_changed, write_json
-from cli.keys import under
 
-from rtl.interface.config import CONFIG_KEYS
 from sim.design import Design
 from sim.synth import memories, models, parts, sta, toggles
 from sim.synth.ecp5 import FOLDER
 from sim.synth.memories import Memory
 from sim.synth.netlist import Bit
-from sim.synth.registers import REGISTERS_KEYS, Registers, registers
+from sim.synth.registers import (
+    Registers,
+    registers,
+)
 from sim.synth.tools import SynthesisError, run_tool
 
 TARGET = "osu018"
@@ -156,29 +157,13 @@ check -mapped -assert
 write_json netlist.json"""
 
 
-OSU018_KEYS = {
-    "target, unit": "names",
-    **CONFIG_KEYS,
-    "kge, mm2": "of all cells: thousands of gate equivalents, and what they occupy; RAM and ROM "
-    "are not among them",
-    "parts{}.kge, .flip_flops": "the same, divided among the unit's parts",
-    "memories[].part, .kind, .words, .bits, .reads, .writes": "each memory; bits of a word, ports. "
-    "Register files are among the cells",
-    "memory_bits{}": "by kind",
-    **under("registers.", REGISTERS_KEYS),
-    "clock.typical_mhz, .slow_mhz": "of the slowest path from register to register, in the "
-    "library's corner and in an assumed slow one",
-    "clock.start, .end": "signals at the ends of that path",
-    "power": "of the cells at --freq; null without --saif",
-    "power.mhz": "the clock",
-    "power.sequential, .combinational": "milliwatts in flip-flops, in gates",
-    "seconds": "wall time of the synthesis, when it was run",
-}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Silicon:
-    """Figures of one synthesis for standard cells; its fields are OSU018_KEYS."""
+    """Figures of one synthesis for standard cells.
+
+    ``kge`` and ``mm2`` are of all cells, without RAM and ROM; ``clock`` is that of the slowest path
+    from register to register in two corners, ``power`` in milliwatts at ``mhz``.
+    """
 
     target: str
     unit: str

@@ -34,12 +34,6 @@ _CELL_SUFFIX = re.compile(
 _UNNAMED = re.compile(r"(^|\.)_\d+_")  # an expression without a name of its own
 
 
-TIMING_KEYS = {
-    "seed, fmax_mhz": "of the placement; of its slowest path from register to register",
-    "path, logic_ns, routing_ns": "signals along that path; its two shares",
-}
-
-
 def device(part: str) -> tuple[str, ...]:
     """nextpnr's options for one of PARTS."""
     return (f"--{part.removeprefix('LFE5U-')}k", "--package", "CABGA381", "--speed", "6")
@@ -47,7 +41,7 @@ def device(part: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """Routed timing; its fields are TIMING_KEYS."""
+    """Routed timing: Fmax, the signals of the slowest path between registers, its two shares."""
 
     fmax_mhz: float
     path: list[str]

@@ -16,15 +16,10 @@ OTHERS = (
     *("$dlatchsr", "$sr", "$ff", "$anyinit"),
 )
 
-REGISTERS_KEYS = {
-    "bits, reset, enable": "flip-flops before mapping; with a synchronous reset; with an enable",
-    "enables": "different enables",
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Registers:
-    """How many there are; the fields are REGISTERS_KEYS."""
+    """Flip-flops before mapping: all, with a reset, with an enable; how many different enables."""
 
     bits: int
     reset: int

@@ -10,18 +10,11 @@ from sim.estimate.performance import example, performance
 LAYERS = 2
 
 
-THROUGHPUT_KEYS = {
-    "clock_mhz": "the median of the placements",
-    "tokens, cycles": "of a sequence as long as the limit; the register `cycles`",
-    "milliseconds, a_second": "of one at that clock; sequences a second",
-    "gops, gops_a_dsp": "10^9 operations a second, two a MAC without padding; over all DSPs",
-}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Throughput:
-    """One inference after the other of an encoder as large as the limits, with `LAYERS` layers;
-    its fields are THROUGHPUT_KEYS.
+    """One inference after the other of an encoder as large as the limits, with `LAYERS` layers.
+
+    ``clock_mhz`` is the median of the placements. An operation is half a MAC, without padding.
     """
 
     clock_mhz: float

@@ -149,10 +149,13 @@ def test_the_texts_that_differ_are_listed_with_their_lines(
         capsys.readouterr()
         assert evaluate.main([*options, "--quantized", str(out), *more]) == 0
         shown = [line for line in capsys.readouterr().out.splitlines() if str(data) in line]
-        assert shown == [
-            f"  {data}, line 2 (good film): float bad, golden good",
-            f"  {data}, line 5 (the film): float good, golden mixed",
-        ][:lines]
+        assert (
+            shown
+            == [
+                f"  {data}, line 2 (good film): float bad, golden good",
+                f"  {data}, line 5 (the film): float good, golden mixed",
+            ][:lines]
+        )
 
 
 def test_a_quantized_model_knows_its_checkpoint(

@@ -37,15 +37,6 @@ CASES, SEED, DEFAULT_LANES = 2000, 1, 4
 PAGE = BUILD / "coverage.html"
 
 
-KEYS = {
-    "lanes, seed, cases": "as the options say",
-    "covered{}.covered, .of": "by kind (line, branch, toggle, functional): reached, all",
-    "covered{}.percent": "of all, to 0.01",
-    "holes.code{}, .functional": "what was not reached: by module; bins",
-    "excluded{}": "bins that cannot be reached, and why",
-}
-
-
 def _percent(text: str) -> float:
     try:
         value = float(text)
@@ -75,7 +66,7 @@ def _parser() -> Parser:
     add_seed(parser, "the cases", SEED)
     add_jobs(parser, "simulations")
     add_dask(parser)
-    add_json(parser, KEYS)
+    add_json(parser)
     return parser
 
 

@@ -40,20 +40,6 @@ examples:
 CASES, SEED = 1000, 1
 
 
-KEYS = {
-    "cases, seed, lanes, columns": "how many were played; as the options say",
-    ", ".join(MECHANISMS): "as the options say",
-    "kinds{}": "cases by what is wrong about them",
-    "codes{}": "inferences by error code, 0: none",
-    "failures[].reproduce": "the command that plays a failed case again",
-    "failures[].lanes, .columns": "of its hardware; M as a number",
-    "failures[].precise, .bias_heads, .windows": "of its hardware",
-    "failures[].rms_norm, .gated, .rotary_pairs": "of its hardware",
-    "failures[].number, .kind": "of the case",
-    "failures[].wrong, .codes": "what is wrong, a line each; codes of its inferences",
-}
-
-
 def reproducer(seed: int, outcome: Judged) -> str:
     """The command that plays this case again."""
     lanes = outcome.limits.lanes
@@ -90,7 +76,7 @@ def _parser() -> Parser:
     add_seed(parser, "the cases", SEED)
     add_jobs(parser, "simulations")
     add_dask(parser)
-    add_json(parser, KEYS)
+    add_json(parser)
     add_config_options(parser, MECHANISMS)
     return parser
 

@@ -60,19 +60,6 @@ ALL = (*UNITS, ATTENTION, ACCELERATOR)
 COUNT, DEFAULT_LANES = 200, 4
 
 
-KEYS = {
-    "[]": "each unit has the keys below",
-    "unit, lanes, columns": "as the options say; M is stated as a number",
-    f"{', '.join(MECHANISMS)}, seed": "as the options say",
-    "mutants, killed": "played; on which the bench failed",
-    "kills{}": "by the test that failed first",
-    "equivalent": "mutants that are proved to be the sound unit",
-    "known[].mutant, .reason": "survivors of the list, and why they survive",
-    "new": "other survivors",
-    "percent": "killed of those that are not equivalent",
-}
-
-
 def _parser() -> Parser:
     parser = Parser("verify.mutate", DESCRIPTION, EXAMPLES)
     parser.add_argument(
@@ -92,7 +79,7 @@ def _parser() -> Parser:
     add_seed(parser, "the mutants", None)
     add_jobs(parser, "processes")
     add_dask(parser)
-    add_json(parser, KEYS)
+    add_json(parser)
     add_config_options(parser, MECHANISMS)
     return parser
 
