@@ -200,14 +200,12 @@ def test_times_are_rounded_to_the_safe_side() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.verilator
 def test_verilog_reads_at_85_percent_and_every_rule_is_kept(capsys: Any) -> None:
     assert main([]) == 0
     assert "no complaint of the chip" in capsys.readouterr().out
 
 
 @pytest.mark.slow
-@pytest.mark.verilator
 @pytest.mark.parametrize("seed", [1, 2])
 def test_verilog_gives_the_words_of_a_plain_array(seed: int) -> None:
     chip, rng, numbers = Chip(), random.Random(seed), np.random.default_rng(seed)
@@ -230,7 +228,6 @@ def test_verilog_gives_the_words_of_a_plain_array(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.verilator
 def test_the_measurement_sees_a_chip_that_is_slower() -> None:
     chip = Chip()
     memory = Memory(library(chip, 80), replace(chip, rcd=26), 80)

@@ -38,8 +38,6 @@ from tests.boards.conftest import CHOICES, with_stand_in
 from tests.boards.host.conftest import LABELS, SHAPE, image_for, sample_in, text
 from tests.boards.stand_in import MANY, answer
 
-pytestmark = pytest.mark.verilator
-
 Make = Callable[..., Simulated]
 Talk = Callable[..., Board]
 

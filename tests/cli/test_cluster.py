@@ -84,7 +84,7 @@ def test_the_cases_of_a_killed_worker_run_again(address: str, tmp_path: Path) ->
         }
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_case_that_kills_its_workers_is_given_up(address: str, tmp_path: Path) -> None:
     with (
         workers(address, 4),  # the scheduler forgives a case three of them
@@ -119,7 +119,7 @@ def test_workers_without_the_project_are_refused(address: str, tmp_path: Path) -
         list(each(cases.square, 1, NUMBERS, dask=address))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_scheduler_that_goes_is_told(tmp_path: Path) -> None:
     with scheduler(tmp_path) as (process, own), workers(own, 1):
         results = each(cases.slow, None, {str(n): n for n in range(50)}, dask=own)

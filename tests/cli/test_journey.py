@@ -77,7 +77,7 @@ def test_a_command_calls_itself_and_others_as_it_was_called(tmp_path: Path) -> N
     assert "`bert2rtl calibrate --model CHECKPOINT" in done.stderr
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_it_runs_from_any_folder_and_writes_below_it(tmp_path: Path) -> None:
     """The shipped checkpoint is found beside the package."""
     done = run("inspect", folder=tmp_path)

@@ -10,7 +10,6 @@ import pytest
 
 
 @pytest.mark.slow
-@pytest.mark.verilator
 def test_from_a_checkpoint_to_verilog() -> None:
     """An error of Python or of a command ends it."""
     notebook = nbformat.read(ROOT / "notebooks" / "checkpoint_to_verilog.ipynb", as_version=4)

@@ -107,7 +107,7 @@ def commands(document: str) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("document", ["README.md", "docs/tutorial.md"])
 def test_the_commands_of_a_document_run_after_make_sim(
     document: str, environment: Path, tmp_path: Path

@@ -123,7 +123,6 @@ def test_the_readme_names_the_functions_that_return_no_code() -> None:
     assert set(re.findall(r"b2rtl_(\w+)", said)) == others | {"acknowledge", "failed_sequence"}
 
 
-@pytest.mark.verilator
 def test_a_device_that_is_not_open(c_driver: CDriver, board: MemoryBoard) -> None:
     board.show(ADDRESS["id"], 0)
     assert c_driver.open() == -1
@@ -139,7 +138,6 @@ def test_a_device_that_is_not_open(c_driver: CDriver, board: MemoryBoard) -> Non
     assert board.accesses == before
 
 
-@pytest.mark.verilator
 @pytest.mark.parametrize(("polls", "reads"), [(0, 1), (1, 1), (2, 2), (77, 77)])
 def test_the_bound_of_a_wait(
     polls: int, reads: int, c_driver: CDriver, board: MemoryBoard, subject: Subject
@@ -163,7 +161,6 @@ def test_the_bound_of_a_wait(
     assert is_right(c_driver, board, run)
 
 
-@pytest.mark.verilator
 def test_the_sequence_that_failed(c_driver: CDriver, board: MemoryBoard, subject: Subject) -> None:
     load(c_driver, board, subject)
     word = 1 << 25
@@ -181,7 +178,6 @@ def test_the_sequence_that_failed(c_driver: CDriver, board: MemoryBoard, subject
     infers(c_driver, board, subject, subject.sound(1))
 
 
-@pytest.mark.verilator
 @pytest.mark.parametrize("lanes", [1, 4, 8])
 def test_a_row_that_is_given_is_written_as_the_table_has_it(lanes: int, c_driver: CDriver) -> None:
     """Every value of 16 bits, limited; a row of any width, with zeros behind its last channel."""
@@ -196,7 +192,6 @@ def test_a_row_that_is_given_is_written_as_the_table_has_it(lanes: int, c_driver
     assert odd == bytes([1, *[0] * (lanes - 1), 45, *[0] * (lanes - 1)])
 
 
-@pytest.mark.verilator
 def test_every_code_has_a_sentence(c_driver: CDriver) -> None:
     codes = [*range(-19, 0), *Error]
     texts = {code: c_driver.library.b2rtl_text(code).decode() for code in codes}

@@ -49,9 +49,6 @@ from tests.driver.headers import ANSWERS, account, any_headers
 from tests.sim.dma_subjects import BUS
 from verify.fuzz.subject import Subject, subjects
 
-pytestmark = pytest.mark.verilator
-
-
 @pytest.mark.parametrize(
     ("register", "value", "code"),
     [

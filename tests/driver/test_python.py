@@ -160,7 +160,6 @@ def drawn(subject: Subject, lengths: list[int]) -> tuple[list[list[int]], ...]:
     return tuple([one[part] for one in every] for part in range(3))
 
 
-@pytest.mark.verilator
 def test_a_batch_by_hand(device: DmaAccelerator, board: MemoryBoard) -> None:
     """As each of its sequences alone; without types and attend bits as with the usual ones."""
     use(device, board, subjects(LANES)[0])
@@ -173,7 +172,6 @@ def test_a_batch_by_hand(device: DmaAccelerator, board: MemoryBoard) -> None:
         device.send([1] * 600, lengths=[300, 300])
 
 
-@pytest.mark.verilator
 def test_many_sequences(device: DmaAccelerator, board: MemoryBoard) -> None:
     """As many an inference as fit; the logits, and what is refused, by the order of the texts."""
     subject = subjects(LANES)[0]
@@ -206,7 +204,6 @@ def test_many_sequences(device: DmaAccelerator, board: MemoryBoard) -> None:
     assert board.accesses[1] == writes
 
 
-@pytest.mark.verilator
 def test_many_sequences_with_logits_of_every_token(
     device: DmaAccelerator, board: MemoryBoard
 ) -> None:
@@ -222,7 +219,6 @@ def test_many_sequences_with_logits_of_every_token(
         device.infer_all(*sequences, row_tiles=3)
 
 
-@pytest.mark.verilator
 def test_the_example_of_the_readme(
     board: MemoryBoard, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

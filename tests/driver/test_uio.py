@@ -17,7 +17,6 @@ from tests.driver.test_python import use
 from tests.sim.dma_subjects import subjects
 
 
-@pytest.mark.verilator
 def test_an_interrupt(board: MemoryBoard) -> None:
     """The kernel raises it when it is unmasked; the wait ends with it."""
     kernel, descriptor = socket.socketpair()

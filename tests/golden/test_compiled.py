@@ -43,7 +43,7 @@ def look(folder: Path, table: str, **environment: str) -> tuple[int, int]:
     return int(value), int(hits)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_changed_table_of_another_file_is_compiled_anew(tmp_path):
     place = str(tmp_path / "place")
     assert look(tmp_path, "[3, 5]", BERT2RTL_BUILD=place) == (5, 0)

@@ -435,7 +435,7 @@ def test_of_two_that_need_it_at_once_one_calibrates(
     assert len(begun) == 1
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_processor_and_its_threads_do_not_matter(tmp_path: Path) -> None:
     """The same integers with the BLAS kernels of another processor and another thread count."""
     models = []

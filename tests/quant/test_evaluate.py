@@ -92,7 +92,7 @@ def test_the_fast_engine_is_golden(classifier: Classifier, texts: list[Tokens]) 
     assert golden_logits(classifier.model, sample)[:10].tolist() == plain
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_command_on_real_reviews(
     quantized_directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

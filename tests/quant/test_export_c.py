@@ -37,7 +37,7 @@ from tests.tiers import quick
 TOKENS = 128  # of the 200 reviews; a sanitized program reads fewer of them
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_200_reviews(
     compiler: str,
@@ -54,7 +54,7 @@ def test_200_reviews(
     assert answers(program, texts) == fast.run_batch(model, *zip(*texts)).tolist()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_longest_text_under_sanitizers(quantized_directory: Path, tmp_path: Path) -> None:
     model, info = store.load(quantized_directory)
     program = build(c.sources(model, info), tmp_path, *CHECKED)
@@ -75,7 +75,7 @@ def test_remedies(choices: dict, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("seed", quick(exported.SEEDS, thorough=7))
+@pytest.mark.parametrize("seed", quick(exported.SEEDS))
 def test_random_structures(seed: int, tmp_path: Path) -> None:
     model = exported.random_structure(seed)
     texts = list(random_texts(model.shape, seed, 12))

@@ -48,7 +48,7 @@ def answers(ready: onnxruntime.InferenceSession, texts: Iterable[Text]) -> list[
     return results
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_200_reviews(
     quantized_directory: Path,
     reviews: list[Review],
@@ -66,7 +66,7 @@ def test_200_reviews(
     assert answers(session(out), texts) == fast.run_batch(model, *zip(*texts)).tolist()
 
 
-@pytest.mark.parametrize("seed", quick(exported.SEEDS, 2, thorough=6))
+@pytest.mark.parametrize("seed", quick(exported.SEEDS, 2))
 def test_random_structures(seed: int) -> None:
     """As the graph stands, and as onnxruntime rewrites it."""
     model = exported.random_structure(seed)
@@ -327,7 +327,7 @@ def test_a_narrow_runtime_is_an_error_for_every_token(wide: Model) -> None:
     assert given_in(ONE["MatMul by float32"], model) == (2, 0)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_no_operator_is_inexact_in_silence(wide: Model) -> None:
     """Each of them in each type is an error, or all is right all the same."""
     found = {name: given_in(kinds, wide) for name, kinds in ONE.items()}

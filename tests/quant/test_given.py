@@ -361,8 +361,7 @@ def test_a_stream_has_the_rows_of_its_image(
     assert cycles.main(["--quantized", str(quantized), "--lanes", "4", "--tokens", "5"]) == 0
 
 
-@pytest.mark.thorough
-@pytest.mark.verilator
+@pytest.mark.slow
 def test_the_simulated_verilog_classifies_images(
     quantized: Path, folder: Path, source: Path, picture: Path, tmp_path: Path, capsys
 ) -> None:

@@ -81,17 +81,17 @@ def inputs(count: int, seed: int, spec: EncoderSpec) -> list[Tokens]:
 
 
 def kinds() -> list[object]:
-    """Every encoder without remedies, and precise with all; one with each, the others thorough."""
+    """Every encoder without remedies, and precise with all; one with each; the others are slow."""
     found: list[object] = [
         pytest.param(
-            remedies, precise, choices, marks=[pytest.mark.thorough] if precise != at else []
+            remedies, precise, choices, marks=[pytest.mark.slow] if precise != at else []
         )
         for at, remedies in enumerate(((), REMEDIES))
         for precise in (False, True)
         for choices in VARIED
     ]
     return found + [
-        pytest.param((name,), False, choices, marks=[pytest.mark.thorough] if at != place else [])
+        pytest.param((name,), False, choices, marks=[pytest.mark.slow] if at != place else [])
         for place, name in enumerate(REMEDIES)
         for at, choices in enumerate(VARIED)
     ]

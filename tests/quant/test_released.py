@@ -93,14 +93,8 @@ def saved(folder: Path, name: str) -> None:
     model.save_pretrained(folder)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[getattr(pytest.mark, "slow" if wide else "thorough")])
-        for name, (_, sizes) in RELEASED.items()
-        for wide in [sizes.get("hidden_size", 768) >= 768]
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RELEASED)
 def test_integers_follow_float(name: str, tmp_path: Path) -> None:
     """Embeddings of texts that had no part in the calibration: remedies help, and wide operands."""
     saved(tmp_path, name)

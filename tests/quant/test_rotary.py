@@ -399,7 +399,7 @@ def test_an_encoder_of_ones_own_equals_pytorch(case: str, tmp_path: Path) -> Non
     assert replace(shape_of(spec), vocabulary=2) == stand_in(checkpoint).shape
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_integers_follow_an_encoder_of_ones_own(tmp_path: Path) -> None:
     checkpoint = load(tiny.write(tmp_path, tiny.TRANSFORMER | OWN["all"], own_tensors(OWN["all"])))
     texts, others = texts_of(checkpoint.spec, 60, 1), texts_of(checkpoint.spec, 40, 2)

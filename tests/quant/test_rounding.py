@@ -211,7 +211,7 @@ def test_moments_are_exact(parts: int) -> None:
 @pytest.mark.parametrize("choices", VARIED)
 @pytest.mark.parametrize(
     "others",
-    [("centre", "balance", "split", "shift", "wide"), pytest.param((), marks=pytest.mark.thorough)],
+    [("centre", "balance", "split", "shift", "wide"), pytest.param((), marks=pytest.mark.slow)],
 )
 def test_every_layer_of_an_encoder_is_rounded_anew(choices: dict, others: tuple) -> None:
     """Its codes change and no scale does; the bounds are those of the new codes."""

@@ -271,7 +271,7 @@ def test_a_report_draws_the_first_rows_of_a_file(
     assert "of 5 tokens the first 3" in page.read_text()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_slower_commands_take_files(
     quantized: Path, folder: Path, file: Path, source: Path, tmp_path: Path
 ) -> None:
@@ -449,7 +449,7 @@ def test_sound_as_it_is_names_this_way(family: str, tmp_path: Path) -> None:
         options.read(tmp_path / "config.json")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_simulated_verilog_takes_files(
     quantized: Path, file: Path, source: Path, tmp_path: Path, capsys
 ) -> None:

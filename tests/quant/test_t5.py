@@ -167,7 +167,7 @@ def test_golden_follows_it(tmp_path: Path) -> None:
     assert json.loads(found.read_text())["worst_cosine"] > 0.995
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("proj", ["relu", "gated-gelu"])
 def test_the_verilog_has_its_bits(
     proj: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

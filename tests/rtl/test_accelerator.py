@@ -129,7 +129,7 @@ def test_logits(name: str) -> None:
     assert cycles > 500
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_whole_last_layer_gives_the_same_logits_later() -> None:
     config = Config(lanes=4, **SMALL_LIMITS)
     model = family("no-pooler", SMALL["no-pooler"])
@@ -140,7 +140,7 @@ def test_a_whole_last_layer_gives_the_same_logits_later() -> None:
     assert more > cycles
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_table_without_wide_has_no_low_halves() -> None:
     """Of its results a LINEAR with WIDE reads 0, not what a table before it has left."""
     config = Config(lanes=4, precise=True, **SMALL_LIMITS)
@@ -177,7 +177,7 @@ def test_no_valid_key() -> None:
     assert logits == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rule", ["is_[Opcode.NORM] & (waiting | (flags.chained & (~stored | read)))", "of_x8 & ("]
 )

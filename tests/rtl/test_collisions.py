@@ -28,7 +28,7 @@ INVERTED = (
 )
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("unit", "tests"),
     quick(

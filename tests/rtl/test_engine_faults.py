@@ -308,15 +308,11 @@ def play(design: Design, variant: str, case: Path | None) -> None:
 
 
 def in_tiers() -> list[object]:
-    """The first fault is quick, the first of each other part thorough, the others are slow."""
-    parts: set[str] = set()
-    found: list[object] = []
-    for fault in FAULTS:
-        marks = [pytest.mark.slow if fault.part in parts else pytest.mark.thorough]
-        parts.add(fault.part)
-        name = f"{fault.part}: {fault.kind}"
-        found.append(pytest.param(fault, marks=marks if found else [], id=name))
-    return found
+    """The first fault is quick, the others are slow."""
+    return [
+        pytest.param(fault, marks=[pytest.mark.slow] * bool(at), id=f"{fault.part}: {fault.kind}")
+        for at, fault in enumerate(FAULTS)
+    ]
 
 
 @pytest.mark.parametrize("fault", in_tiers())
@@ -327,7 +323,7 @@ def test_bench_sees(fault: Fault, cases: Cases) -> None:
         play(design, variant, cases.get(fault.case))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("top", "choice"),
     [

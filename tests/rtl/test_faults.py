@@ -83,14 +83,16 @@ FAULTS = (
 
 
 def first_of_each() -> list[object]:
-    """The first fault of each small unit, as thorough the others; of large ones a tier later."""
+    """The first fault of each small unit is quick, the others are slow."""
     first, large = {fault.unit: fault for fault in reversed(FAULTS)}, ("layernorm", "softmax")
-    tiers = [], [pytest.mark.thorough], [pytest.mark.slow]
-    found: list[object] = []
-    for fault in FAULTS:
-        marks = tiers[(fault is not first[fault.unit]) + (fault.unit in large)]
-        found.append(pytest.param(fault, marks=marks, id=f"{fault.unit}: {fault.kind}"))
-    return found
+    return [
+        pytest.param(
+            fault,
+            marks=[pytest.mark.slow] * (fault is not first[fault.unit] or fault.unit in large),
+            id=f"{fault.unit}: {fault.kind}",
+        )
+        for fault in FAULTS
+    ]
 
 
 def test_every_fault_has_its_place() -> None:
@@ -109,7 +111,7 @@ def test_bench_sees(fault: Fault) -> None:
         run_bench(design, "icarus", variant=variant)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_unit_made_the_same_way_without_a_fault() -> None:
     """It is the fault that the benches see."""
     same = "class Softmax("

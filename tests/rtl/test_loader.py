@@ -366,7 +366,7 @@ def test_any_byte_is_a_shift() -> None:
         assert [channel[2] for channel in parameters] == [(v - 1) % 8 + 1 for v in values]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(("config", "one_of"), [(WAYS, 7), (CONFIG, 7), (WIDE, 25)])
 def test_damaged_streams(config: Config, one_of: int) -> None:
     """The error, and no operation behind the damage."""
@@ -381,7 +381,7 @@ def test_damaged_streams(config: Config, one_of: int) -> None:
             assert found.operations == sound[: len(found.operations)], name
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_padding_at_64_lanes() -> None:
     """A bit below HEADER's CRC, and one below END's, which nothing follows; HEADER for 32 lanes."""
     program = compile_model(family("pre-norm", SMALL["pre-norm"]), WIDE)

@@ -508,7 +508,7 @@ def test_a_project_has_all_files_and_the_clock(target: str, cores: Path, tmp_pat
         assert Path(named).name == name
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", KINDS)
 def test_the_core_alone_has_the_clock_of_its_tool(tool: str, cores: Path, tmp_path: Path) -> None:
     """Once: Vivado and nextpnr would take the clock of two files twice, or refuse them."""

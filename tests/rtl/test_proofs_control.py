@@ -252,7 +252,7 @@ def linear(unit: Any, width: int, folder: Path) -> bool:
     return not (folder / "nonlinear").read_text().strip()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [32, pytest.param(64, marks=pytest.mark.slow)])
 def test_crc(width: int, tmp_path: Path) -> None:
     """Two linear functions are one where they agree on zero and on each bit alone."""
@@ -287,7 +287,7 @@ def test_a_fault_is_refuted(
     assert not induced(unit, formula, tmp_path)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "is_linear"),
     [

@@ -136,7 +136,7 @@ def test_reader(tmp_path: Path) -> None:
     [
         ("reader", "room & chosen", "room"),
         *(
-            pytest.param(*fault, marks=pytest.mark.thorough)
+            pytest.param(*fault, marks=pytest.mark.slow)
             for fault in (
                 ("bursts", "bus.burst - (now.beat & (bus.burst - 1))", "bus.burst - 0 * now.beat"),
                 ("bursts", "left.eq(left - length)", "left.eq(left - bus.burst)"),

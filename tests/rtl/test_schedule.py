@@ -152,7 +152,7 @@ MORE: dict[str, tuple[str, Pieces]] = {
     [
         pytest.param(
             stage,
-            marks=[pytest.mark.thorough if stage in ("none", "requantize") else pytest.mark.slow],
+            marks=[pytest.mark.slow if stage in ("none", "requantize") else pytest.mark.slow],
         )
         for stage in MORE
     ],

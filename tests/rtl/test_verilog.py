@@ -39,7 +39,7 @@ DESIGNS: dict[str, tuple[str, Config, Bus | None]] = {
 QUICK = ("requantize", "layernorm", "softmax")
 EACH = pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[] if name in QUICK else pytest.mark.thorough) for name in DESIGNS],
+    [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in DESIGNS],
 )
 LINES, MODULES, LONGEST = 20_000, 60, 3_000
 """At most, of the accelerator of 8 lanes: lines, modules, and lines of a file."""
@@ -115,7 +115,7 @@ def test_only_the_library_has_memories_and_initial_values_of_words(name: str) ->
             assert not re.search(r"^ *reg .*\[\d+:\d+\];", body(text), re.M), module
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_eight_lanes_are_short() -> None:
     files = made("8 lanes").files
     assert sum(text.count("\n") for text in files.values()) <= LINES

@@ -63,8 +63,7 @@ def jobs(config: Config, seed: int) -> Iterator[Played]:
             yield job, model, program, lengths, attend
 
 
-@pytest.mark.thorough
-@pytest.mark.verilator
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "precise", "gated"),
     [
@@ -128,7 +127,6 @@ def test_every_fault_has_its_place() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.verilator
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_seen(name: str) -> None:
     part, old, new = FAULTS[name]

@@ -19,7 +19,7 @@ from tb.compare import Mismatch
 from tests.damage import mutated
 from verify.mutate.bench import configuration, exercises
 
-pytestmark = [pytest.mark.verilator, pytest.mark.thorough]
+pytestmark = pytest.mark.slow
 
 CONFIG = configuration("attention", 4)
 #: File, what stands there, what the fault says; the test that sees it and how.

@@ -148,7 +148,7 @@ def test_a_build_is_not_replaced_while_it_is_run(accumulator):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_program_is_never_replaced_by_another(accumulator, tmp_path):
     main = tmp_path / "main.cpp"
     main.write_text(MAIN)
@@ -196,7 +196,7 @@ def bits(values: list[int], bit: int) -> tuple[int, int]:
     return sum(seen), sum(a != b for a, b in itertools.pairwise(seen))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_toggles_are_those_of_the_bench(accumulator, tmp_path):
     """Two runs of 45 ns, a step of 1 ps between them: 15 ns of reset, then 10 ns for each value."""
     file = tmp_path / "sums.saif"

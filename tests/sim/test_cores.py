@@ -19,12 +19,10 @@ from tests.damage import replaced, with_pieces
 from tests.sim.dma_subjects import BUS, Subject, board_of, limits, subjects
 from tests.tiers import quick
 
-pytestmark = pytest.mark.verilator
-
 NEVER = 1 << 62
 
 
-@pytest.fixture(scope="module", params=quick([2, 3], thorough=0))
+@pytest.fixture(scope="module", params=quick([2, 3]))
 def shared(request: pytest.FixtureRequest) -> Iterator[MemoryBoard]:
     board = board_of(4, replace(BUS, cores=request.param), variant=f"-{request.param}")
     yield board
@@ -50,7 +48,7 @@ def cores_of(board: MemoryBoard) -> list[MemoryBoard]:
     return [board.core(number) for number in range(board.bus.cores)]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_all_at_once(seed: int, board: MemoryBoard) -> None:
     """Each core's logits are its own, in any order of the beats, and its line alone is raised."""
@@ -67,7 +65,7 @@ def test_all_at_once(seed: int, board: MemoryBoard) -> None:
             assert not core.interrupt
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_cycles_of_one_alone(board: MemoryBoard) -> None:
     """As on a memory whose beats come a cycle later; the other cores are silent."""
     for number, core in enumerate(cores_of(board)):
@@ -83,7 +81,7 @@ def test_cycles_of_one_alone(board: MemoryBoard) -> None:
             assert core.read("cycles") == said.cycles
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_a_failing_one_does_not_stop_the_others(seed: int, board: MemoryBoard) -> None:
     """A bad beat, registers that cannot be used, a damaged stream, an abort, by seed."""
@@ -123,7 +121,7 @@ def test_a_failing_one_does_not_stop_the_others(seed: int, board: MemoryBoard) -
         assert bad.ended() == (Error.NONE, subject.logits(5)), kind
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_registers_are_apart_and_end_with_the_last_core(board: MemoryBoard) -> None:
     cores = cores_of(board)
     values = np.random.default_rng(1).integers(0, 1 << 32, len(cores)).tolist()

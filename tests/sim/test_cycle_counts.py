@@ -45,8 +45,7 @@ def sequence(tokens: int) -> np.ndarray:
     return np.random.default_rng(tokens).integers(0, 30, tokens)
 
 
-@pytest.mark.thorough
-@pytest.mark.verilator
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(("stream_bytes", "row_latency"), [(4, 20), (4, 1), (1, 2), (2, 77)])
 def test_all_count_the_same(name: str, stream_bytes: int, row_latency: int, tmp_path: Path) -> None:
@@ -64,8 +63,7 @@ def test_all_count_the_same(name: str, stream_bytes: int, row_latency: int, tmp_
         assert one.span == other["span"] == said.cycles
 
 
-@pytest.mark.thorough
-@pytest.mark.verilator
+@pytest.mark.slow
 def test_counters_of_more_than_sixteen_bits() -> None:
     """An embedding memory so slow that cycles and a stall exceed 2^16."""
     model, latency = MODELS["post"], (1 << 16) + 5000

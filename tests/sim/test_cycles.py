@@ -197,10 +197,9 @@ def marks(lanes: int, *, long: bool = False) -> list[pytest.MarkDecorator]:
         return [pytest.mark.slow, pytest.mark.timeout(5400)]
     if lanes == 32 or long:
         return [pytest.mark.slow]
-    return [pytest.mark.thorough] if lanes > 4 else []
+    return [pytest.mark.slow] if lanes > 4 else []
 
 
-@pytest.mark.verilator
 @pytest.mark.parametrize(
     ("lanes", "case"),
     [
@@ -256,7 +255,6 @@ BATCHES = {
 }
 
 
-@pytest.mark.verilator
 @pytest.mark.parametrize("lanes", [pytest.param(n, marks=marks(n)) for n in BATCHES])
 def test_prediction_of_batches_equals_simulation(lanes: int) -> None:
     """Sequences side by side, with the last layer cut and whole; all cycles, all logits."""
@@ -302,10 +300,9 @@ CHOICES: dict[str, dict[str, Any]] = {
 """What models have, and the hardware that takes it."""
 
 
-@pytest.mark.thorough
-@pytest.mark.verilator
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [4, pytest.param(16, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", quick(reversed(CHOICES), 0, thorough=2))
+@pytest.mark.parametrize("kind", quick(reversed(CHOICES), 0))
 @pytest.mark.parametrize(
     ("shape", "lengths"),
     [
@@ -346,7 +343,6 @@ def test_choices_of_the_hardware(
 
 
 @pytest.mark.slow
-@pytest.mark.verilator
 def test_sums_of_a_long_text() -> None:
     """Sums on both sides of 2^20, a side without a limit and the longest one that has a limit."""
     tokens, shape = 4200, Shape(1, 8, 1, 8, 8, 2, VOCABULARY, 8192, 0, pooling="mean")

@@ -28,8 +28,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield found
 
 
-@pytest.mark.thorough
-@pytest.mark.verilator
+@pytest.mark.slow
 def test_fuzzing(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Processes here and workers there, 1 and 3 of them; there are three shares of cases."""
     reports = []
@@ -49,7 +48,6 @@ def test_fuzzing(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "450 cases in " in capsys.readouterr().out
 
 
-@pytest.mark.verilator
 @pytest.mark.slow
 def test_regression(address: str, tmp_path: Path) -> None:
     reports = []
@@ -64,7 +62,7 @@ def test_regression(address: str, tmp_path: Path) -> None:
     assert reports == [reports[0]] * 4
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_evaluation(address: str, tmp_path: Path) -> None:
     quantized, reports = str(ensure()), []
     for count in (0, 1, 3):
@@ -78,8 +76,7 @@ def test_evaluation(address: str, tmp_path: Path) -> None:
     assert reports == [reports[0]] * 3
 
 
-@pytest.mark.thorough
-@pytest.mark.verilator
+@pytest.mark.slow
 def test_mutants(address: str, tmp_path: Path) -> None:
     reports = []
     for count in (0, 2):

@@ -30,8 +30,6 @@ from tests.damage import replaced
 from tests.sim.dma_subjects import BUS, Subject, board_of, limits, subjects, tagger
 from tests.tiers import quick
 
-pytestmark = pytest.mark.verilator
-
 NEVER = 1 << 62  # a beat that no board comes to
 
 
@@ -103,13 +101,11 @@ def test_more_columns_than_lanes() -> None:
     board.close()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bias_heads", "windows", "gated", "rotary_pairs"),
     quick(
         [(2, True, True, 4), (2, False, False, 0), (0, True, False, 0), (0, False, True, 0)],
-        0,
-        thorough=1,
     ),
 )
 def test_choices(bias_heads: int, windows: bool, gated: bool, rotary_pairs: int) -> None:

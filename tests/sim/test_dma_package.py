@@ -39,7 +39,7 @@ def said(text: str, top: str, folder: Path) -> dict[str, str]:
     return {name: tool(paths, top) for name, tool in TOOLS.items()}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lanes", "data_bits", "address_bits"),
     [
@@ -92,7 +92,7 @@ def test_the_package(tmp_path: Path) -> None:
     assert "toplevel: accelerator_dma" in (tmp_path / "accelerator_dma.core").read_text()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "data_bits"), [(4, 32), (8, 128)])
 def test_its_bench_shows_the_cycles_that_are_predicted(
     columns: int, data_bits: int, tmp_path: Path

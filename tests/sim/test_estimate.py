@@ -85,7 +85,7 @@ def synthesised(sizes: tuple[tuple[int, int], ...], folder: Path) -> dict[tuple[
     return found
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [QUICK, pytest.param(MANY, marks=pytest.mark.slow)], ids=len)
 def test_memories_are_what_yosys_makes_of_them(
     sizes: tuple[tuple[int, int], ...], tmp_path: Path
@@ -105,7 +105,7 @@ def test_memories_are_what_yosys_makes_of_them(
 APART = ((4, 16, 96), (4, 16, 768), (8, 16, 2048), (4, 32, 512), (8, 32, 128), (4, 32, 8))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_memories_written_by_lane(tmp_path: Path) -> None:
     modules = []
     for lanes, bits, depth in APART:

@@ -94,7 +94,7 @@ def test_the_flow_for_ice40_keeps_the_product(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "family",
     [
-        pytest.param("ice40", marks=pytest.mark.thorough),
+        pytest.param("ice40", marks=pytest.mark.slow),
         *(pytest.param(f, marks=pytest.mark.slow) for f in ("nexus", "xilinx7", "cyclone5")),
     ],
 )
@@ -104,7 +104,6 @@ def test_requantize_is_bit_exact_after_synthesis(family: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.verilator
 def test_layernorm_is_bit_exact_after_synthesis() -> None:
     assert gates.main(["layernorm", "--lanes", "4", "--target", "ice40"]) == 0
 

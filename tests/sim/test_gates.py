@@ -29,7 +29,6 @@ def test_small_units_on_icarus(unit: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.verilator
 @pytest.mark.parametrize("unit", ALL)
 def test_every_unit_on_verilator(unit: str) -> None:
     assert command.main([unit, "--lanes", "4"]) == 0
@@ -54,7 +53,7 @@ def test_a_broken_netlist_fails(cell: re.Pattern[str], place: float) -> None:
         run_bench(broken, "icarus", variant="broken-gates")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("unit", "register"),
     [
@@ -77,7 +76,7 @@ def _switched_off(register: re.Match[str]) -> str:
     return register[0].replace("OUTREG", "NOREG").replace("CLK0", "NONE")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_fault_in_the_fold_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It takes registers away and switches none on."""
     monkeypatch.setattr(gates, "FOLDER", tmp_path)

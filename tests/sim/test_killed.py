@@ -17,8 +17,6 @@ from verify.fuzz.subject import config
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = str(ROOT / "build" / "sim" / "programs")
 
-pytestmark = pytest.mark.verilator
-
 HARNESS = """
 from sim.machine import volume
 from tests.sim.test_fast import CONFIG, PLAIN, Loaded
@@ -70,7 +68,7 @@ def test_a_killed_command_leaves_no_simulation() -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_fuzzer_that_another_process_started_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     built = program(config(4))
     monkeypatch.setattr("os.getpid", lambda: 1)

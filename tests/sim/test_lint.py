@@ -87,13 +87,9 @@ TOOLS = {
 
 
 def cases() -> list[object]:
-    """Two units, all others thorough; the large ones up to 32 lanes; above four they are slow."""
+    """Two units are quick, the others slow, the large ones up to 32 lanes."""
     return [
-        pytest.param(
-            name,
-            lanes,
-            marks=[pytest.mark.slow] if lanes > 4 else [pytest.mark.thorough] * (name not in SOON),
-        )
+        pytest.param(name, lanes, marks=[pytest.mark.slow] * (lanes > 4 or name not in SOON))
         for name in UNITS
         for lanes in LANES
         if lanes <= 32 or name not in LARGE
@@ -108,7 +104,7 @@ def test_no_tool_has_anything_to_say(name: str, lanes: int, tmp_path: Path) -> N
     assert {tool: TOOLS[tool](files, name) for tool in tools} == dict.fromkeys(tools, "")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "choice",
     quick(
@@ -122,7 +118,6 @@ def test_no_tool_has_anything_to_say(name: str, lanes: int, tmp_path: Path) -> N
             *({"bias_heads": 12}, {"bias_heads": 1}, {"rotary_pairs": 32}),
         ],
         0,
-        thorough=1,
     ),
     ids=str,
 )
@@ -193,7 +188,7 @@ endmodule
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_two_configurations_live_in_one_design(tmp_path: Path) -> None:
     """With a prefix each; the memories' modules are those of both."""
     tiny = Config(lanes=4, tokens=4, hidden=4, ffn=4, labels=2)

@@ -15,8 +15,6 @@ from tb.compare import Mismatch
 from tb.pipelined import check_stream, stream
 from tests.damage import mutated
 
-pytestmark = pytest.mark.verilator
-
 CONFIG = Config(lanes=4)
 SWEEPS = {"reciprocal": reciprocal.every_value, "rsqrt": rsqrt.every_mantissa}
 #: The last bit of Newton's residual lost: what the source says, and what the fault says.
@@ -31,13 +29,13 @@ def ports_of(unit: str) -> NativePorts:
     return NativePorts(library(design), design)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", SWEEPS)
 def test_every_operand(unit: str) -> None:
     finish(check_stream(ports_of(unit), *SWEEPS[unit]()))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_rows_as_long_as_there_are() -> None:
     """Sums on both sides of 2^20, and of 8,192 keys."""
     keys = 8192
@@ -50,7 +48,7 @@ def test_rows_as_long_as_there_are() -> None:
     finish(softmax.check_softmax(ports, masked, softmax.random_mask(keys, 1), idle=0.1))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["reciprocal", pytest.param("rsqrt", marks=pytest.mark.slow)])
 def test_a_fault_of_the_last_place_is_found(unit: str) -> None:
     design = described(mutated(unit, ONE_ULP[unit], unit=unit, config=CONFIG), unit, CONFIG)

@@ -251,7 +251,7 @@ def test_what_scan_cannot_take_is_seen(old: str, new: str, told: str, tmp_path: 
     "unit",
     [
         *quick(["reciprocal", "softmax", "layernorm", "matmul"], 2),
-        pytest.param("accelerator", marks=pytest.mark.thorough),
+        pytest.param("accelerator", marks=pytest.mark.slow),
     ],
 )
 def test_every_unit_has_one_clock_and_no_latch_and_no_loop(unit: str, tmp_path: Path) -> None:
@@ -560,7 +560,6 @@ def test_small_units_are_bit_exact_in_cells(unit: str) -> None:
 
 @needs_cells
 @pytest.mark.slow
-@pytest.mark.verilator
 @pytest.mark.parametrize("unit", ["softmax", "layernorm", "matmul", "attention", "accelerator"])
 def test_every_unit_is_bit_exact_in_cells(unit: str) -> None:
     assert gates.main([unit, "--lanes", "4", "--target", "osu018"]) == 0

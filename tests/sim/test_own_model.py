@@ -104,8 +104,7 @@ def figures(tmp_path: Path) -> list[dict[str, Any]]:
     return [json.loads((tmp_path / f"{name}.json").read_text()) for name in ("run", "regress")]
 
 
-@pytest.mark.thorough
-@pytest.mark.verilator
+@pytest.mark.slow
 def test_an_embedding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The identity as head: as many numbers as the encoder is wide, no classes, mean pooling."""
     calibration, one, several = lines(tmp_path, True, 24, 1, 2, 40)
@@ -124,8 +123,7 @@ def test_an_embedding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert 0.99 < all_texts["cosine"] < 1
 
 
-@pytest.mark.thorough
-@pytest.mark.verilator
+@pytest.mark.slow
 def test_texts_of_clip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Causal layers, and of every token's numbers those of the last; several texts an inference."""
     folder, mine = tmp_path / "clip", tmp_path / "mine"
@@ -151,11 +149,10 @@ def test_texts_of_clip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert 0.99 < floats < 1
 
 
-@pytest.mark.verilator
 @pytest.mark.parametrize(
     ("hidden", "layers", "heads", "ffn"),
     [
-        pytest.param(24, 1, 2, 40, id="small", marks=pytest.mark.thorough),
+        pytest.param(24, 1, 2, 40, id="small", marks=pytest.mark.slow),
         pytest.param(384, 6, 12, 1536, id="MiniLM", marks=pytest.mark.slow),
     ],
 )
@@ -184,7 +181,6 @@ def test_three_commands(
     assert all_texts["accuracy"]["RTL"] == all_texts["accuracy"]["golden"] is not None
 
 
-@pytest.mark.verilator
 def test_a_plain_transformer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Pre-norm and the mean of the tokens, from the checkpoint to the Verilog."""
     arrays = tiny.transformer_tensors(tiny.tensors())
@@ -200,7 +196,6 @@ def test_a_plain_transformer(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert json.loads(figures.read_text())["traced"] == 3
 
 
-@pytest.mark.verilator
 @pytest.mark.parametrize(
     ("config", "labels"),
     [
@@ -249,7 +244,6 @@ def test_other_heads(
     assert golden["labels" if several else "values"] == rtl["labels" if several else "values"]
 
 
-@pytest.mark.verilator
 def test_a_class_for_every_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From words with tags to Verilog, several texts an inference, every stream resting at will."""
     labels = ("O", "B-X", "I-X", "B-Y", "I-Y")

@@ -97,7 +97,7 @@ def damaged(package: Path, place: Path) -> Path:
     return place
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_fusesoc_simulates_with_icarus(package: Path, tmp_path: Path) -> None:
     done = fusesoc(package, tmp_path / "run", "sim", "--stalls", "5")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -114,7 +114,6 @@ def test_fusesoc_tells_of_a_fault(package: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.verilator
 def test_fusesoc_simulates_with_verilator(package: Path, tmp_path: Path) -> None:
     quick = ["--verilator_options=--timing", "--verilator_options=-CFLAGS -O0"]
     for sound in (True, False):
@@ -126,7 +125,7 @@ def test_fusesoc_simulates_with_verilator(package: Path, tmp_path: Path) -> None
         assert bool(re.search(r"^PASS: \d{4,} values", done.stdout, re.M)) == sound
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_fusesoc_lints(package: Path, tmp_path: Path) -> None:
     done = fusesoc(package, tmp_path / "sound", "lint")
     assert (done.returncode, "%Warning" in done.stdout + done.stderr) == (0, False)
@@ -246,7 +245,7 @@ CHOICES = {
 }
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CHOICES)
 def test_the_package_says_each_thing_once(kind: str, tmp_path: Path) -> None:
     """Whatever two of its files say, they say alike."""

@@ -25,7 +25,7 @@ from rtl.interface.operation import Error
 from sim.machine import volume
 from sim.machine.volume import Job, Result
 
-pytestmark = [pytest.mark.verilator, pytest.mark.thorough]
+pytestmark = pytest.mark.slow
 
 CONFIG = Config(lanes=4, tokens=16, hidden=16, ffn=32, labels=4)
 TINY = Shape(

@@ -255,7 +255,7 @@ def played(
     return int(words[1]), said
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_every_field_is_what_the_map_says(simulation: Path, tmp_path: Path) -> None:
     count, said = played(simulation, tmp_path, MAP)
     assert said == ""
@@ -292,7 +292,7 @@ def test_every_other_map_is_one() -> None:
     assert all(text.count(old) == 1 for old, _ in OTHERS)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(("old", "new"), OTHERS)
 def test_another_map_is_not_that_of_the_verilog(
     old: str, new: str, simulation: Path, tmp_path: Path

@@ -165,7 +165,6 @@ def test_refused_options(line: list[str], message: str, capsys: pytest.CaptureFi
     assert message in refusal(regress.main, ["--texts", "2", *line], capsys)
 
 
-@pytest.mark.verilator
 @pytest.mark.slow
 def test_real_reviews_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "figures.json"
@@ -178,7 +177,6 @@ def test_real_reviews_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert found["passed"]
 
 
-@pytest.mark.verilator
 @pytest.mark.slow
 def test_a_single_wrong_logit_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -56,7 +56,7 @@ def test_nonsense_is_one_line(
     assert message in refusal(run.main, arguments, capsys)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_attention_on_icarus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "report.json"
     arguments = [*ATTENTION, "--review", "A film that I will not forget, ever."]
@@ -81,7 +81,6 @@ def test_unit_on_its_vectors(tmp_path: Path) -> None:
     assert json.loads(report.read_text())["values compared"] > 0
 
 
-@pytest.mark.verilator
 def test_whole_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "report.json"
     arguments = ["--lanes", "4", "--tokens", "20", "--review", "That movie was terrible!"]
@@ -105,8 +104,7 @@ def test_whole_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "mismatches" in capsys.readouterr().out
 
 
-@pytest.mark.thorough
-@pytest.mark.verilator
+@pytest.mark.slow
 def test_toggles_of_the_whole_model(tmp_path: Path) -> None:
     report, file = tmp_path / "report.json", tmp_path / "new" / "toggles"
     arguments = ["--lanes", "4", "--tokens", "6", "--review", "A film", "--saif", str(file)]
@@ -122,8 +120,7 @@ def test_toggles_of_the_whole_model(tmp_path: Path) -> None:
     assert toggles // 2 > json.loads(report.read_text())["cycles"]
 
 
-@pytest.mark.thorough
-@pytest.mark.verilator
+@pytest.mark.slow
 def test_two_at_once_answer_for_their_own_reviews(tmp_path: Path) -> None:
     """Two commands in one clone, with different reviews, builds and caches shared."""
     reports = [tmp_path / f"{place}.json" for place in range(2)]
@@ -231,7 +228,6 @@ def test_a_report_that_proves_nothing_is_no_success(
     assert (folder / "layer.0.npz").exists()
 
 
-@pytest.mark.verilator
 def test_logits_of_another_review_are_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -250,7 +246,6 @@ def test_logits_of_another_review_are_found(
     assert "RTL" not in captured.out
 
 
-@pytest.mark.verilator
 def test_one_wrong_bit_is_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -166,7 +166,6 @@ def test_with_dma_a_row_a_length(
         assert line.split()[:4] == ["4", "4", str(length), "8"]
 
 
-@pytest.mark.verilator
 def test_a_play(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

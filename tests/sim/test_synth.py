@@ -71,7 +71,7 @@ endmodule
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_what_is_flattened_first_may_have_registers_of_two_names(tmp_path, monkeypatch):
     """The first failure is feigned; the flat netlist is Yosys' own."""
     ran = []
@@ -99,7 +99,7 @@ def test_the_end_of_what_yosys_wrote_is_in_the_error(tmp_path):
         tools.run_yosys("read_verilog top.v", "top", "no_such_command", tmp_path)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_figures_of_a_16_bit_accumulator(accumulator, tmp_path):
     cost = ecp5.synthesise(accumulator())
     # 16 bits of sum: 16 flip-flops, 8 carry cells of two LUTs each.
@@ -176,7 +176,7 @@ def test_what_has_not_ended_counts_as_the_slowest(unrouted, fmax, unended, media
     }
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_placement_that_takes_too_long_is_stopped(accumulator):
     heard = []
     cost = ecp5.synthesise(accumulator(), seeds=(1, 2), patience=0.05, say=heard.append)
@@ -196,7 +196,7 @@ def test_three_placements_are_placed_and_read_back(accumulator, monkeypatch):
     assert ecp5.synthesise(accumulator(), seeds=(1, 2, 3)) == cost
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_another_seed_costs_its_placement_alone(accumulator, monkeypatch):
     first = ecp5.synthesise(accumulator())
     run_tool, ran = tools.run_tool, []
@@ -217,7 +217,7 @@ def test_another_seed_costs_its_placement_alone(accumulator, monkeypatch):
     assert len(ran) == 4
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_registers_beside_a_multiplier_are_folded_and_counted(tmp_path):
     """o = register(register(a) * register(b)): 16 + 16 bits inside of one DSP, timed as such."""
     cost = ecp5.synthesise(described(Product(), "product", Config(lanes=4)))

@@ -43,8 +43,6 @@ from verify.fuzz.streams import (
 )
 from verify.fuzz.subject import POOL, Subject, config, subjects
 
-pytestmark = pytest.mark.verilator
-
 N = 4
 ALL, BATCH = 4, 6  # sound token packets of a subject: as many tokens as it takes; two sequences
 POST, CUT = 8, 7  # subjects: logits of every token; CHAINED, its last layer cut
@@ -243,7 +241,7 @@ def gated_logits(subject: Subject, stream: bytes) -> tuple[Error, list[int]]:
     return seen.error, seen.logits.tolist()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_gate_that_nothing_has_written() -> None:
     """Of its LINEAR; and a field that is none, since the HEADER has no GATED."""
     plain = next(s for s in subjects(GATED) if not has_gates(s.model))

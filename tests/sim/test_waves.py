@@ -16,7 +16,7 @@ from sim.waves import groups, write_views
 from tb.case import Case, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, inferences
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.slow
 Recorded = tuple[Path, dict[int, str]]
 LIMITS = Config(lanes=4, **SMALL_LIMITS)
 STREAMS = ("s_axis_model", "s_axis_tokens", "m_axis_request", "s_axis_rows", "m_axis_logits")

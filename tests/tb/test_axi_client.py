@@ -16,9 +16,9 @@ BENCH = Path(__file__).with_name("bench_axi_client.py")
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "simulator", ["icarus", pytest.param("verilator", marks=pytest.mark.verilator)]
+    "simulator", ["icarus", "verilator"]
 )
 def test_a_foreign_client(simulator: str) -> None:
     results = run_bench("accelerator", simulator, CONFIG, bench=BENCH)
@@ -50,7 +50,7 @@ FAULTS = {
 QUICK = "a start while busy says OKAY"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n == QUICK else [pytest.mark.slow]) for n in FAULTS]
 )

@@ -40,7 +40,6 @@ from tests.damage import mutated
 from tests.tb.power_up import at_random, unknown
 from tests.tiers import quick
 
-VERILATOR = pytest.mark.verilator
 LIMITS = Config(lanes=4, **SMALL_LIMITS)
 #: With every option of the hardware, of which models need any: one build for all of them. With one
 #: option each the accelerator is played in tests/sim/test_cycles.py.
@@ -81,7 +80,7 @@ def play(
     return facts
 
 
-@pytest.mark.parametrize("name", quick(SMALL, thorough=3))
+@pytest.mark.parametrize("name", quick(SMALL))
 def test_small_families_on_icarus(name: str, tmp_path: Path) -> None:
     """Odd lengths, L = 1, holes in the mask, two types, back to back, stalls on all streams."""
     model = family(name, SMALL[name])
@@ -90,7 +89,7 @@ def test_small_families_on_icarus(name: str, tmp_path: Path) -> None:
     play(tmp_path, "icarus", LIMITS, found, idle=0.3, stall=0.5, row_latency=7)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @VERILATOR
 def test_small_families_batched_and_whole(tmp_path: Path) -> None:
     """More of it on Verilator: with the last layer's first row tile and with all of it."""
@@ -104,14 +103,14 @@ def test_small_families_batched_and_whole(tmp_path: Path) -> None:
     play(tmp_path, "verilator", LIMITS, found, idle=0.3, stall=0.5, row_latency=7)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("simulator", "settings"),
     [
         ("icarus", {"row_latency": 1}),
-        pytest.param("verilator", {"row_latency": 60, "interval": 4}, marks=VERILATOR),
-        pytest.param("verilator", {"idle": 0.8, "stall": 0.0}, marks=VERILATOR),
-        pytest.param("verilator", {"idle": 0.0, "stall": 0.9}, marks=VERILATOR),
+        ("verilator", {"row_latency": 60, "interval": 4}),
+        ("verilator", {"idle": 0.8, "stall": 0.0}),
+        ("verilator", {"idle": 0.0, "stall": 0.9}),
     ],
     ids=str,
 )
@@ -126,7 +125,7 @@ def test_models_in_turn(simulator: str, settings: dict[str, Any], tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
+@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
 def test_wide_operands(simulator: str, tmp_path: Path) -> None:
     """Models with operands of 16 bits and without them in turn."""
     found = []
@@ -139,8 +138,8 @@ def test_wide_operands(simulator: str, tmp_path: Path) -> None:
     play(tmp_path, simulator, EVERY, found[::2] + found[1::2], seed=3, idle=0.2, stall=0.3)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
+@pytest.mark.slow
+@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
 def test_a_position_bias(simulator: str, tmp_path: Path) -> None:
     """Models with one and without in turn, alone and in batches, of which one is refused after."""
     found = []
@@ -161,7 +160,7 @@ def limited(layer: Layer, window: Window | None) -> Layer:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
+@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
 def test_attention_windows(simulator: str, tmp_path: Path) -> None:
     """Causal in one layer, a window in another and none in a third, alone and in batches.
 
@@ -189,7 +188,7 @@ def test_attention_windows(simulator: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", [None, 16])
 @pytest.mark.parametrize("precise", [False, True])
-@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
+@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
 def test_gated_feed_forwards(
     columns: int | None, precise: bool, simulator: str, tmp_path: Path
 ) -> None:
@@ -217,10 +216,10 @@ def test_gated_feed_forwards(
     play(tmp_path, simulator, config, found[::2] + found[1::2], seed=3, idle=0.2, stall=0.3)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "simulator",
-    ["icarus", pytest.param("verilator", marks=[pytest.mark.slow, pytest.mark.verilator])],
+    ["icarus", pytest.param("verilator", marks=pytest.mark.slow)],
 )
 def test_rotary_positions(simulator: str, tmp_path: Path) -> None:
     """Models with them and one without, alone and in batches, one beside a position bias.
@@ -238,7 +237,7 @@ def test_rotary_positions(simulator: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
+@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
 @pytest.mark.parametrize(("precise", "bias_heads"), [(False, 0), (True, 0), (False, 3), (True, 5)])
 def test_more_columns(simulator: str, precise: bool, bias_heads: int, tmp_path: Path) -> None:
     """Models, batches and bad streams on 4 x 16, whose memories hold anything at first."""
@@ -258,7 +257,7 @@ def test_more_columns(simulator: str, precise: bool, bias_heads: int, tmp_path: 
     play(tmp_path, simulator, config, [*found, found[1]], seed=3, idle=0.2, stall=0.3)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @VERILATOR
 @pytest.mark.parametrize(
     ("choice", "flag"),
@@ -310,7 +309,7 @@ def between(sound: Sequence[Inference], bad: Sequence[Inference]) -> list[Infere
     return found
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @VERILATOR
 def test_damaged_streams(small: Any, tmp_path: Path) -> None:
     _, program, sound = small
@@ -323,7 +322,7 @@ def test_damaged_streams(small: Any, tmp_path: Path) -> None:
     play(tmp_path, "verilator", LIMITS, between(sound, bad), idle=0.1, stall=0.2)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @VERILATOR
 def test_refused_streams_and_tokens(small: Any, tmp_path: Path) -> None:
     model, program, sound = small
@@ -349,8 +348,8 @@ def test_refused_streams_and_tokens(small: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "simulator",
     [
-        pytest.param("icarus", marks=pytest.mark.thorough),
-        pytest.param("verilator", marks=VERILATOR),
+        pytest.param("icarus", marks=pytest.mark.slow),
+        "verilator",
     ],
 )
 def test_logits_of_more_tokens_than_there_is_room_for(simulator: str, tmp_path: Path) -> None:
@@ -369,13 +368,13 @@ def test_logits_of_more_tokens_than_there_is_room_for(simulator: str, tmp_path: 
     play(tmp_path, simulator, LIMITS, sound + between(sound, bad), idle=0.1, stall=0.2)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["abort", "reset"])
 @pytest.mark.parametrize(
     ("simulator", "moments"),
     [
         ("icarus", 4),
-        pytest.param("verilator", 60, marks=VERILATOR),
+        ("verilator", 60),
     ],
 )
 def test_interrupted_at_any_moment(
@@ -403,7 +402,7 @@ def aborted_around_the_end(sound: Inference, moments: range) -> list[Inference]:
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @VERILATOR
 @pytest.mark.parametrize("stall", [0.0, 0.7])
 def test_aborted_around_the_logits(stall: float, small: Any, tmp_path: Path) -> None:
@@ -419,7 +418,7 @@ def test_aborted_around_the_logits(stall: float, small: Any, tmp_path: Path) -> 
         assert codes == sorted(codes)  # never ABORTED again once a logit has been on its way
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_packet_that_an_abort_cuts_off_is_seen(small: Any, tmp_path: Path) -> None:
     """A control that ends with NONE at once when an abort comes while logits leave."""
     sound = small[2][2]
@@ -436,7 +435,7 @@ def test_a_packet_that_an_abort_cuts_off_is_seen(small: Any, tmp_path: Path) -> 
         )
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @VERILATOR
 def test_a_silent_source_is_ended_by_abort(small: Any, tmp_path: Path) -> None:
     """The stream stops without `last`: in a run, and in the drain after a failure."""
@@ -490,7 +489,7 @@ def test_a_wrong_expectation_is_seen(small: Any, tmp_path: Path) -> None:
         assert f"lane {lane}, write {word}" in message
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @VERILATOR
 def test_bert_tiny_on_verilator(tmp_path: Path) -> None:
     shape = FAMILIES["bert-tiny"]

@@ -41,7 +41,7 @@ def attention(config: Config) -> Design:
     return generated("attention", config)
 
 
-@pytest.mark.parametrize(("idle", "stall", "precise", "biased"), quick(SETTINGS, 0, thorough=2))
+@pytest.mark.parametrize(("idle", "stall", "precise", "biased"), quick(SETTINGS, 0))
 def test_small_shapes_on_icarus(
     idle: float, stall: float, precise: bool, biased: bool, tmp_path: Path
 ) -> None:
@@ -61,8 +61,7 @@ def test_small_shapes_on_icarus(
     run_bench(design, "icarus", config, testcases=["case"], env=env, variant="power-up")
 
 
-@pytest.mark.thorough
-@pytest.mark.verilator
+@pytest.mark.slow
 @pytest.mark.parametrize("stall", [0.0, 0.3])
 def test_both_layers_of_the_shipped_model_on_a_review(stall: float, tmp_path: Path) -> None:
     folder = ensure()

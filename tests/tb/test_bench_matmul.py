@@ -17,14 +17,12 @@ def test_icarus(dsp_macs: int | None) -> None:
     run_bench(unknown(generated("matmul", config)), "icarus", config, variant="power-up")
 
 
-@pytest.mark.thorough
-@pytest.mark.verilator
+@pytest.mark.slow
 def test_real_reviews(real_vectors: Path) -> None:
     env = {"VECTORS": str(real_vectors)}
     run_bench("matmul", "verilator", Config(lanes=8), env=env)
 
 
-@pytest.mark.verilator
 @pytest.mark.slow
 @pytest.mark.parametrize("lanes", [16, 32])
 def test_more_lanes(lanes: int) -> None:

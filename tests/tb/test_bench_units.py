@@ -25,7 +25,7 @@ def test_icarus(unit: str, real_vectors: Path) -> None:
     assert len(names) > 1
 
 
-@pytest.mark.parametrize("lanes", quick([8, 16, 32], 0, thorough=1))
+@pytest.mark.parametrize("lanes", quick([8, 16, 32], 0))
 @pytest.mark.parametrize("unit", ["requantize", "softmax", "layernorm"])
 def test_more_lanes(unit: str, lanes: int) -> None:
     run_bench(unit, "icarus", Config(lanes=lanes, hidden=96))
@@ -42,7 +42,7 @@ def test_wide_operands() -> None:
 
 @pytest.mark.parametrize(
     "simulator",
-    ["icarus", pytest.param("verilator", marks=[pytest.mark.verilator, pytest.mark.thorough])],
+    ["icarus", pytest.param("verilator", marks=pytest.mark.slow)],
 )
 def test_position_bias(simulator: str) -> None:
     """Of 3 heads and 3 row tiles, neither of them a power of two; it has no real vectors."""
@@ -53,9 +53,9 @@ def test_position_bias(simulator: str) -> None:
     assert {"every_distance", "corners", "reset_in_the_middle"} < names
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "simulator", ["icarus", pytest.param("verilator", marks=pytest.mark.verilator)]
+    "simulator", ["icarus", "verilator"]
 )
 def test_softmax_with_windows(simulator: str) -> None:
     config = Config(lanes=4, tokens=32, windows=True)
@@ -63,9 +63,9 @@ def test_softmax_with_windows(simulator: str) -> None:
     run_bench(design, simulator, config, variant="power-up")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "simulator", ["icarus", pytest.param("verilator", marks=pytest.mark.verilator)]
+    "simulator", ["icarus", "verilator"]
 )
 def test_layernorm_with_rms_norms(simulator: str) -> None:
     config = Config(lanes=4, tokens=32, rms_norm=True)
@@ -73,8 +73,7 @@ def test_layernorm_with_rms_norms(simulator: str) -> None:
     assert "rms_norms" in {test.name.partition("/")[0] for test in passed}
 
 
-@pytest.mark.thorough
-@pytest.mark.verilator
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS)
 def test_verilator(unit: str) -> None:
     run_bench(unit, "verilator", Config(lanes=8))

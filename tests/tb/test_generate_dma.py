@@ -59,9 +59,9 @@ def dma_benches(tmp_path_factory: pytest.TempPathFactory) -> Made:
 @pytest.mark.parametrize(
     ("kind", "simulator"),
     [
-        *quick(((kind, "icarus") for kind in KINDS), 0, thorough=1),
+        *quick(((kind, "icarus") for kind in KINDS), 0),
         *(
-            pytest.param(k, "verilator", marks=[pytest.mark.slow, pytest.mark.verilator])
+            pytest.param(k, "verilator", marks=pytest.mark.slow)
             for k in KINDS
         ),
     ],
@@ -77,7 +77,7 @@ def test_sound_and_with_a_fault(kind: str, simulator: str, dma_benches: Made) ->
     assert re.search(r"\[.*write \d+.*\] in cycle \d+ is -?\d+, golden says -?\d+", said), said
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_bench_without_trace_ports(tmp_path: Path) -> None:
     lanes, columns, bus = KINDS["plain"]
     config, made = Config(lanes=lanes, columns=columns, **SMALL_LIMITS), design("plain", False)
@@ -89,7 +89,7 @@ def test_a_bench_without_trace_ports(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [QUICK, "two cores"])
 def test_the_example(kind: str, dma_benches: Made, tmp_path: Path) -> None:
     damage = {
@@ -132,7 +132,7 @@ def test_what_else_can_be_wrong(
     assert re.search(says, failed(play(folder, "icarus")))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_missing_or_cut_vectors_are_no_pass(dma_benches: Made, tmp_path: Path) -> None:
     folder = edited(dma_benches(QUICK), tmp_path / "moved")
     passed(play(folder, "icarus"))
@@ -151,7 +151,7 @@ def test_missing_or_cut_vectors_are_no_pass(dma_benches: Made, tmp_path: Path) -
         path.write_text(text)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SMALL)
 def test_no_tool_has_anything_to_say(kind: str, dma_benches: Made, tmp_path: Path) -> None:
     folder = edited(dma_benches(kind), tmp_path / "bench")

@@ -184,7 +184,7 @@ def test_slang_parses_every_file(kind: str, tmp_path: Path) -> None:
 
 
 @with_uvm
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BUSES)
 def test_slang_elaborates_it_with_uvm(kind: str, views: Views, tmp_path: Path) -> None:
     made, folder = views(kind)
@@ -314,7 +314,6 @@ READ = [
 
 @with_uvm
 @pytest.mark.slow
-@pytest.mark.verilator
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", BUSES)
 def test_sound_and_with_other_tables(kind: str, views: Views, tmp_path: Path) -> None:

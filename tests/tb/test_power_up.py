@@ -70,8 +70,8 @@ def test_no_register_of_the_accelerator_keeps_its_value() -> None:
 @pytest.mark.parametrize(
     "simulator",
     [
-        pytest.param("icarus", marks=pytest.mark.thorough),
-        pytest.param("verilator", marks=[pytest.mark.verilator, pytest.mark.slow]),
+        pytest.param("icarus", marks=pytest.mark.slow),
+        pytest.param("verilator", marks=pytest.mark.slow),
     ],
 )
 def test_a_missing_reset_is_seen(simulator: str) -> None:

@@ -99,7 +99,7 @@ def test_an_interrupted_run_ends_with_the_bytes_of_a_whole_one(
     assert not list((tmp_path / "work-parts").glob("*"))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_killed_run_ends_with_the_bytes_of_a_whole_one(arguments, tmp_path):
     program = (
         "import sys, torch, train.loop, train.finetune, train.finetuning\n"

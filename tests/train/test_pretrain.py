@@ -91,7 +91,7 @@ def test_a_short_corpus_is_refused():
         Blocks(corpus, length=128, held_out=1, seed=0)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", quick(["heartbert", "bert-tiny"]))
 def test_it_learns_resumes_with_the_same_bytes_and_can_be_fine_tuned(
     preset, text, words, reviews, tmp_path, monkeypatch, capsys

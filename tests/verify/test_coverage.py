@@ -228,7 +228,6 @@ def test_what_cannot_be_covered_says_why(
 
 
 @pytest.mark.slow
-@pytest.mark.verilator
 def test_the_accelerator_is_covered(tmp_path: Path) -> None:
     """A few cases reach most of it, and the same again whatever the number of processes."""
     options = ["--cases", "250", "--html", str(tmp_path / "page.html"), "--least", "60"]

@@ -24,8 +24,6 @@ from verify.fuzz.play import Judged, play, program, shown
 from verify.fuzz.streams import joined, parts, set_field
 from verify.fuzz.subject import POOL, config, subjects
 
-pytestmark = pytest.mark.verilator
-
 #: Deliberate faults: part of rtl/, what it says, what the fault says, a kind that shows it.
 FAULTS = {
     "the request of this cycle is not awaited": (
@@ -147,7 +145,7 @@ def test_every_fault_has_its_place() -> None:
         with_pieces(part, (old, new))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n == QUICK else [pytest.mark.slow]) for n in FAULTS]
 )

@@ -41,7 +41,6 @@ from verify.mutate.survivors import Known, known
 CONFIG = Config(lanes=4)
 
 
-@pytest.mark.verilator
 @pytest.mark.parametrize("unit", quick(["requantize", "activation", "matmul"]))
 def test_a_bench_kills_what_is_not_known(
     unit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -56,8 +55,7 @@ def test_a_bench_kills_what_is_not_known(
     assert found["percent"] >= 95
 
 
-@pytest.mark.thorough
-@pytest.mark.verilator
+@pytest.mark.slow
 def test_the_bench_of_layernorm_sees_every_bit_of_large_sums_of_squares() -> None:
     """Of 2^28 to 2^36, in each lane; rows of a larger sum are constant, and their n is 0."""
     whole, some = drawn(sourced("layernorm", CONFIG), "layernorm", 600, 1)
@@ -75,7 +73,6 @@ def test_the_bench_of_layernorm_sees_every_bit_of_large_sums_of_squares() -> Non
     assert unseen == []
 
 
-@pytest.mark.verilator
 def test_a_bench_that_looks_away_is_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,7 +87,6 @@ def test_a_bench_that_looks_away_is_found(
 
 
 @pytest.mark.slow
-@pytest.mark.verilator
 def test_inferences_and_cases_kill_mutants_of_the_accelerator(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -124,8 +120,7 @@ class Small(wiring.Component):
         return m
 
 
-@pytest.mark.thorough
-@pytest.mark.verilator
+@pytest.mark.slow
 def test_a_proof_agrees_with_what_a_small_unit_shows() -> None:
     """Of a unit of ten bits long random inputs show every mutant that can be shown."""
     whole, mutants = drawn(netlist(Small(), "tiny", sources=True), "tiny", 80, 1)
@@ -164,7 +159,7 @@ class Flags(wiring.Component):
         return m
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_mutant_at_the_output_of_a_register_that_powers_up_as_one() -> None:
     """Its own value is not what the register has then; the register behind is what it was."""
     whole, mutants = drawn(netlist(Flags(), "flags", sources=True), "flags", 60, 1)
@@ -218,7 +213,7 @@ def test_what_a_memory_is_given_and_does_not_write_is_nothing() -> None:
     assert equivalents(whole, "written", asked) == [True] * len(unseen) + [False] * len(seen)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_attention_is_drawn_without_what_the_encoder_alone_has() -> None:
     """No sums with X16; the rules stay, and what is a unit of its own is left out."""
     plain = bench.configuration("attention", 4)
@@ -250,7 +245,6 @@ def test_flags_whose_bits_other_opcodes_use_stay() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.verilator
 @pytest.mark.parametrize(
     "mechanisms",
     [{"rotary_pairs": 10}, {"precise": True, "bias_heads": 3}, {"windows": True, "gated": True}],
@@ -262,7 +256,6 @@ def test_attention_runs_without_what_the_encoder_alone_has(mechanisms: dict[str,
 
 
 @pytest.mark.slow
-@pytest.mark.verilator
 def test_the_bench_kills_mutants_of_attention(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
