@@ -95,8 +95,8 @@ lowest: setup-test  ## Tests without simulations on the lowest versions that pyp
 	@$(BUILD)/lowest/bin/python -m pytest -q -m "not slow" \
 	    tests/golden tests/rtl/test_registers.py tests/rtl/test_requantize.py tests/quant/test_calibrate.py
 
-figures: setup-sim  ## docs/results.md from docs/measurements.toml; again: make figures ARGS='"cycles*"'
-	@$(RUN) -m docs.figures $(ARGS)
+figures: setup-sim  ## docs/results.md from docs/measurements.toml
+	@$(RUN) -m docs.figures
 
 docs: setup-docs  ## The documentation as a site, build/site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --site-dir $(BUILD)/site
