@@ -49,6 +49,7 @@ from tests.driver.headers import ANSWERS, account, any_headers
 from tests.sim.dma_subjects import BUS
 from verify.fuzz.subject import Subject, subjects
 
+
 @pytest.mark.parametrize(
     ("register", "value", "code"),
     [

@@ -7,8 +7,6 @@ import sys
 import threading
 from pathlib import Path
 
-import pytest
-
 from driver import uio
 from driver.bert2rtl import REGISTERS, DmaAccelerator
 from sim.machine.board import MemoryBoard

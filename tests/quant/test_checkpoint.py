@@ -11,7 +11,6 @@ from safetensors.numpy import save_file
 from quant.foreign.checkpoint import Checkpoint, load
 from quant.model.spec import CheckpointError
 from tests.quant import tiny
-from tests.test_imports import ROOT
 
 
 def test_the_shipped_checkpoint_is_bert_tiny(shipped: Checkpoint) -> None:
@@ -373,7 +372,9 @@ load(Path("models/bert-tiny-imdb"))
 
 def test_nothing_is_said_of_a_torch_that_is_not_there() -> None:
     command = [sys.executable, "-c", WITHOUT_TORCH]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

@@ -83,9 +83,7 @@ def inputs(count: int, seed: int, spec: EncoderSpec) -> list[Tokens]:
 def kinds() -> list[object]:
     """Every encoder without remedies, and precise with all; one with each; the others are slow."""
     found: list[object] = [
-        pytest.param(
-            remedies, precise, choices, marks=[pytest.mark.slow] if precise != at else []
-        )
+        pytest.param(remedies, precise, choices, marks=[pytest.mark.slow] if precise != at else [])
         for at, remedies in enumerate(((), REMEDIES))
         for precise in (False, True)
         for choices in VARIED

@@ -149,13 +149,7 @@ MORE: dict[str, tuple[str, Pieces]] = {
 
 @pytest.mark.parametrize(
     "stage",
-    [
-        pytest.param(
-            stage,
-            marks=[pytest.mark.slow if stage in ("none", "requantize") else pytest.mark.slow],
-        )
-        for stage in MORE
-    ],
+    [pytest.param(stage, marks=pytest.mark.slow) for stage in MORE],
 )
 def test_a_stage_more_moves_all_that_follows(stage: str, case: Path, tmp_path: Path) -> None:
     """Every write is as golden says, and the cycle model, which is told nothing, agrees."""

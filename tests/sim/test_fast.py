@@ -30,6 +30,7 @@ CONFIG = Config(lanes=4)
 PLAIN = zoo.shape("bert-tiny", positions=16)
 ODD = zoo.shape("pre-norm-embedding-norm", labels=3, positions=16, vocabulary=30)
 
+
 class Loaded:
     """A random model, compiled."""
 

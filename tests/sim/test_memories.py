@@ -38,9 +38,7 @@ def replaced(bench: Path, which: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("which", quick(FAULTS))
-@pytest.mark.parametrize(
-    "unit", ["softmax", pytest.param("accelerator", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("unit", ["softmax", pytest.param("accelerator", marks=pytest.mark.slow)])
 def test_an_example_in_place_of_the_memory(unit: str, which: str, tmp_path: Path) -> None:
     """Bits and cycles are the same, and a fault in it is seen; only the accelerator has lanes."""
     bench = bench_of(unit, CONFIG, stalls=3)

@@ -17,9 +17,7 @@ CONFIG = Config(lanes=4, **SMALL_LIMITS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "simulator", ["icarus", "verilator"]
-)
+@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
 def test_a_foreign_client(simulator: str) -> None:
     results = run_bench("accelerator", simulator, CONFIG, bench=BENCH)
     assert sorted(result.name.partition("/")[0] for result in results) == [

@@ -16,9 +16,7 @@ TESTS = ["addresses", "aborts", "bad_beats", "inferences", "resets"]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("data_bits", [32, 64, 256])
-@pytest.mark.parametrize(
-    "simulator", ["icarus", "verilator"]
-)
+@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
 def test_a_foreign_memory(simulator: str, data_bits: int) -> None:
     bus = Bus(data_bits=data_bits, burst=8, outstanding=4)
     results = run_bench(

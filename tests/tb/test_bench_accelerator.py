@@ -90,7 +90,6 @@ def test_small_families_on_icarus(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@VERILATOR
 def test_small_families_batched_and_whole(tmp_path: Path) -> None:
     """More of it on Verilator: with the last layer's first row tile and with all of it."""
     found = []
@@ -258,7 +257,6 @@ def test_more_columns(simulator: str, precise: bool, bias_heads: int, tmp_path: 
 
 
 @pytest.mark.slow
-@VERILATOR
 @pytest.mark.parametrize(
     ("choice", "flag"),
     [
@@ -310,7 +308,6 @@ def between(sound: Sequence[Inference], bad: Sequence[Inference]) -> list[Infere
 
 
 @pytest.mark.slow
-@VERILATOR
 def test_damaged_streams(small: Any, tmp_path: Path) -> None:
     _, program, sound = small
     rng = np.random.default_rng(4)
@@ -323,7 +320,6 @@ def test_damaged_streams(small: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@VERILATOR
 def test_refused_streams_and_tokens(small: Any, tmp_path: Path) -> None:
     model, program, sound = small
     assert program.tokens < LIMITS.tokens
@@ -403,7 +399,6 @@ def aborted_around_the_end(sound: Inference, moments: range) -> list[Inference]:
 
 
 @pytest.mark.slow
-@VERILATOR
 @pytest.mark.parametrize("stall", [0.0, 0.7])
 def test_aborted_around_the_logits(stall: float, small: Any, tmp_path: Path) -> None:
     """Before the first logit is offered: ABORTED and none. After it: NONE and all of them."""
@@ -436,7 +431,6 @@ def test_a_packet_that_an_abort_cuts_off_is_seen(small: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@VERILATOR
 def test_a_silent_source_is_ended_by_abort(small: Any, tmp_path: Path) -> None:
     """The stream stops without `last`: in a run, and in the drain after a failure."""
     _, program, sound = small
@@ -490,7 +484,6 @@ def test_a_wrong_expectation_is_seen(small: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@VERILATOR
 def test_bert_tiny_on_verilator(tmp_path: Path) -> None:
     shape = FAMILIES["bert-tiny"]
     config = Config(lanes=8)
@@ -503,7 +496,6 @@ def test_bert_tiny_on_verilator(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@VERILATOR
 @pytest.mark.parametrize("lanes", [4, 8, 16, 32])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_families_on_verilator(name: str, lanes: int, tmp_path: Path) -> None:
@@ -518,7 +510,6 @@ def test_families_on_verilator(name: str, lanes: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@VERILATOR
 @pytest.mark.parametrize("lanes", [8, 16, 32])
 def test_small_families_on_verilator(lanes: int, tmp_path: Path) -> None:
     """Sizes below and around the lanes, all families in turn on one configuration."""

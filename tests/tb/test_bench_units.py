@@ -54,9 +54,7 @@ def test_position_bias(simulator: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "simulator", ["icarus", "verilator"]
-)
+@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
 def test_softmax_with_windows(simulator: str) -> None:
     config = Config(lanes=4, tokens=32, windows=True)
     design = unknown(generated("softmax", config))
@@ -64,9 +62,7 @@ def test_softmax_with_windows(simulator: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "simulator", ["icarus", "verilator"]
-)
+@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
 def test_layernorm_with_rms_norms(simulator: str) -> None:
     config = Config(lanes=4, tokens=32, rms_norm=True)
     passed = run_bench("layernorm", simulator, config)

@@ -60,10 +60,7 @@ def dma_benches(tmp_path_factory: pytest.TempPathFactory) -> Made:
     ("kind", "simulator"),
     [
         *quick(((kind, "icarus") for kind in KINDS), 0),
-        *(
-            pytest.param(k, "verilator", marks=pytest.mark.slow)
-            for k in KINDS
-        ),
+        *(pytest.param(k, "verilator", marks=pytest.mark.slow) for k in KINDS),
     ],
 )
 def test_sound_and_with_a_fault(kind: str, simulator: str, dma_benches: Made) -> None:
