@@ -63,6 +63,7 @@ thorough: setup-test  ## More of the same by other lanes, models, simulators and
 lint: setup-test
 	@$(RUN) -m ruff check .
 	@$(RUN) -m mypy
+	@.venv/bin/vermin -qq --no-tips --target=3.8- --violations driver/*.py
 
 synth: setup-synth  ## Resources and Fmax of UNIT on an ECP5-85F; ARGS='--target osu018': standard cells
 	@$(RUN) -m sim.synth $(or $(UNIT),softmax) --lanes $(LANES) $(ARGS)

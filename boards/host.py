@@ -23,8 +23,7 @@ from cli.progress import progress
 import numpy as np
 from litex.tools.litex_client import RemoteClient
 
-from driver.accelerator import DeviceError
-from driver.dma import DmaAccelerator
+from driver.bert2rtl import DeviceError, DmaAccelerator
 from golden.identity import identity_of
 from quant.measure.answers import answer, numbers, said, table
 from quant.quantized_model import QuantizedModel

@@ -17,6 +17,12 @@ enum {
     ROWS_AT = 16
 };
 
+/* Of an image. */
+enum {
+    IMAGE_FORMAT = 2,
+    IMAGE_MODEL_AT = 88
+};
+
 static uint32_t get(const b2rtl_device *device, uintptr_t offset)
 {
     return B2RTL_READ32(device->base + offset);
@@ -48,14 +54,20 @@ int b2rtl_open(b2rtl_device *device, uintptr_t base)
     return B2RTL_OK;
 }
 
-/* `bytes` of a little-endian number. */
-static uint32_t number(const uint8_t *at, int bytes)
+/* Little-endian numbers. */
+static uint32_t number16(const uint8_t *at)
 {
-    uint32_t value = 0;
+    return at[0] | (uint32_t)at[1] << 8;
+}
 
-    while (bytes-- > 0)
-        value = value << 8 | at[bytes];
-    return value;
+static uint32_t number32(const uint8_t *at)
+{
+    return number16(at) | number16(at + 2) << 16;
+}
+
+static uint64_t number64(const uint8_t *at)
+{
+    return number32(at) | (uint64_t)number32(at + 4) << 32;
 }
 
 /* Whether 1 <= needed <= limit. */
@@ -67,7 +79,7 @@ static int within(uint32_t needed, uint32_t limit)
 static int is_stream(const uint8_t *header, size_t bytes)
 {
     return bytes >= HEADER_BYTES && header[OPCODE_AT] == HEADER &&
-           number(header + MAGIC_AT, 4) == (uint32_t)B2RTL_ID_VALUE;
+           number32(header + MAGIC_AT) == (uint32_t)B2RTL_ID_VALUE;
 }
 
 int b2rtl_check(const b2rtl_device *device, const void *stream, size_t bytes, uint32_t *tokens)
@@ -87,14 +99,14 @@ int b2rtl_check(const b2rtl_device *device, const void *stream, size_t bytes, ui
     if (header[LANES_AT] != device->lanes || ways > 7 ||
         (uint32_t)header[LANES_AT] << ways != device->columns)
         return B2RTL_STREAM_LANES;
-    longest = number(header + TOKENS_AT, 2);
+    longest = number16(header + TOKENS_AT);
     if (longest == 0)
         return B2RTL_STREAM_TOKENS;
-    if (!within(number(header + HIDDEN_AT, 2), device->hidden))
+    if (!within(number16(header + HIDDEN_AT), device->hidden))
         return B2RTL_STREAM_HIDDEN;
-    if (!within(number(header + FFN_AT, 2), device->ffn))
+    if (!within(number16(header + FFN_AT), device->ffn))
         return B2RTL_STREAM_FFN;
-    if (!within(number(header + LABELS_AT, 2), device->labels))
+    if (!within(number16(header + LABELS_AT), device->labels))
         return B2RTL_STREAM_LABELS;
     if (tokens)
         *tokens = longest < device->tokens ? longest : device->tokens;
@@ -125,7 +137,7 @@ int b2rtl_check_rows(const void *stream, size_t bytes, uint32_t rows_crc)
 
     if (!is_stream(header, bytes))
         return B2RTL_NO_STREAM;
-    return number(header + ROWS_AT, 4) == rows_crc ? B2RTL_OK : B2RTL_OTHER_ROWS;
+    return number32(header + ROWS_AT) == rows_crc ? B2RTL_OK : B2RTL_OTHER_ROWS;
 }
 
 void b2rtl_write_row(uint8_t *row, uint32_t lanes, const int16_t *values, uint32_t channels)
@@ -142,6 +154,83 @@ void b2rtl_write_row(uint8_t *row, uint32_t lanes, const int16_t *values, uint32
             row[lanes + i] = (uint8_t)(uint32_t)(x - 255 * high);
         }
     }
+}
+
+/* CRC-32 of the header, its bytes 12..15 as zeros. */
+static uint32_t header_crc(const uint8_t *bytes)
+{
+    static const uint8_t zeros[4] = {0};
+    const uint32_t crc = b2rtl_crc(b2rtl_crc(0, bytes, 12), zeros, sizeof zeros);
+
+    return b2rtl_crc(crc, bytes + 16, B2RTL_IMAGE_HEADER_BYTES - 16);
+}
+
+int b2rtl_read_image(const b2rtl_device *device, const uint8_t *bytes, uint64_t size,
+                     uint64_t address, b2rtl_image *image)
+{
+    static const uint8_t magic[8] = {'B', '2', 'R', 'T', 'I', 'M', 'G', 0};
+    uint64_t stream, rows, stream_bytes, rows_bytes;
+    uint32_t rows_crc, tokens;
+    int code;
+
+    if (!device->open)
+        return B2RTL_NOT_OPEN;
+    if (size < B2RTL_IMAGE_HEADER_BYTES)
+        return B2RTL_NO_IMAGE;
+    for (size_t i = 0; i < sizeof magic; i++)
+        if (bytes[i] != magic[i])
+            return B2RTL_NO_IMAGE;
+    if (number32(bytes + 12) != header_crc(bytes))
+        return B2RTL_IMAGE_DAMAGED;
+    if (number16(bytes + 8) != IMAGE_FORMAT)
+        return B2RTL_NO_IMAGE;
+    if (number64(bytes + 16) != size)
+        return B2RTL_IMAGE_DAMAGED;
+    if (address % B2RTL_IMAGE_ALIGNMENT != 0)
+        return B2RTL_IMAGE_ADDRESS;
+    stream = number64(bytes + 24);
+    stream_bytes = number64(bytes + 32);
+    rows = number64(bytes + 40);
+    rows_bytes = number64(bytes + 48);
+    rows_crc = number32(bytes + 68);
+    if (stream != B2RTL_IMAGE_HEADER_BYTES || rows < stream || rows > size ||
+        stream_bytes > rows - stream || rows_bytes != size - rows || stream_bytes > 0xFFFFFFFFu)
+        return B2RTL_IMAGE_DAMAGED;
+    if (number32(bytes + 64) != b2rtl_crc(0, bytes + stream, (size_t)(rows - stream)) ||
+        rows_crc != b2rtl_crc(0, bytes + rows, (size_t)rows_bytes))
+        return B2RTL_IMAGE_DAMAGED;
+    code = b2rtl_check(device, bytes + stream, (size_t)stream_bytes, &tokens);
+    if (code == B2RTL_OK)
+        code = b2rtl_check_rows(bytes + stream, (size_t)stream_bytes, rows_crc);
+    if (code != B2RTL_OK)
+        return code;
+    for (size_t i = 0; i < B2RTL_HASH_BYTES; i++)
+        if (bytes[stream + B2RTL_HASH_AT + i] != bytes[IMAGE_MODEL_AT + i])
+            return B2RTL_OTHER_ROWS;
+    image->stream = address + stream;
+    image->rows = address + rows;
+    image->stream_bytes = (uint32_t)stream_bytes;
+    image->row_bytes = number32(bytes + 56);
+    image->row_count = number32(bytes + 60);
+    image->tokens = tokens;
+    for (size_t i = 0; i < B2RTL_HASH_BYTES; i++)
+        image->model[i] = bytes[IMAGE_MODEL_AT + i];
+    return B2RTL_OK;
+}
+
+int b2rtl_use_image(const b2rtl_device *device, const b2rtl_image *image)
+{
+    if (!device->open)
+        return B2RTL_NOT_OPEN;
+    if (get(device, B2RTL_STATUS) & B2RTL_STATUS_BUSY)
+        return B2RTL_BUSY;
+    set(device, B2RTL_MODEL_ADDRESS, (uint32_t)image->stream);
+    set(device, B2RTL_MODEL_ADDRESS_HIGH, (uint32_t)(image->stream >> 32));
+    set(device, B2RTL_MODEL_BYTES, image->stream_bytes);
+    set(device, B2RTL_ROWS_ADDRESS, (uint32_t)image->rows);
+    set(device, B2RTL_ROWS_ADDRESS_HIGH, (uint32_t)(image->rows >> 32));
+    set(device, B2RTL_ROW_BYTES, image->row_bytes);
+    return B2RTL_OK;
 }
 
 int b2rtl_result(const b2rtl_device *device)
@@ -214,6 +303,29 @@ int b2rtl_failed_sequence(const b2rtl_device *device)
                  B2RTL_FAILED_SEQUENCE_FAILED_SHIFT);
 }
 
+int b2rtl_send_tokens(const b2rtl_device *device, const uint32_t *words, uint32_t count)
+{
+    if (!device->open)
+        return B2RTL_NOT_OPEN;
+    if (count == 0)
+        return B2RTL_NO_TOKENS;
+    if (count > get(device, B2RTL_TOKEN_ROOM))
+        return B2RTL_NO_ROOM;
+    for (uint32_t i = 0; i < count; i++)
+        set(device, i + 1 == count ? B2RTL_TOKEN_LAST : B2RTL_TOKEN_WORD, words[i]);
+    return B2RTL_OK;
+}
+
+int b2rtl_read_logits(const b2rtl_device *device, int32_t *logits, uint32_t most, uint32_t *count)
+{
+    if (!device->open)
+        return B2RTL_NOT_OPEN;
+    *count = get(device, B2RTL_LOGITS_WAITING);
+    for (uint32_t i = 0; i < *count && i < most; i++)
+        logits[i] = (int32_t)get(device, B2RTL_LOGIT);
+    return B2RTL_OK;
+}
+
 int b2rtl_read_counters(const b2rtl_device *device, b2rtl_counters *counters)
 {
     const int state = b2rtl_result(device);
@@ -258,7 +370,7 @@ const char *b2rtl_text(int code)
         return "the model, a field or a tensor of this batch exceeds the accelerator's limits";
     case B2RTL_TRUNCATED: return "the command stream ended before its END";
     case B2RTL_OVERRUN: return "the command stream went on after its END";
-    case B2RTL_LENGTH: 
+    case B2RTL_LENGTH:
         return "more tokens in a sequence, or in all, than the model or the accelerator takes";
     case B2RTL_TOKEN: return "a token id or a type is beyond its table";
     case B2RTL_NO_KEY: return "no token of a sequence has its attend bit set";

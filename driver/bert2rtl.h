@@ -1,9 +1,13 @@
-/* Driver of the bert2rtl accelerator's registers (docs/architecture.md, "Interfaces"). C99, no
-   allocation, no operating system, no state but what the caller holds. One caller at a time for a
-   device; b2rtl_acknowledge alone may be called from an interrupt handler meanwhile.
+/* Driver of the bert2rtl accelerator (docs/architecture.md, "Interfaces"). C99, no allocation, no
+   operating system, no state but what the caller holds. One caller at a time for a device;
+   b2rtl_acknowledge alone may be called from an interrupt handler meanwhile.
 
-   Streams are not the driver's: whoever moves them (DMA, a FIFO, flash) has the tokens, the command
-   stream and a place for the logits ready before b2rtl_start, or soon after it.
+   With DMA (rtl.generate accelerator --dma), the image (rtl.compile --image) lies in memory that the
+   accelerator reaches. Call b2rtl_open, b2rtl_read_image and b2rtl_use_image; then for each inference
+   b2rtl_send_tokens, b2rtl_start, b2rtl_wait and b2rtl_read_logits.
+
+   Without DMA, whoever moves the streams has the tokens, the command stream and a place for the
+   logits ready before b2rtl_start, or soon after it.
 
    Memory access is by two macros, which may be defined before or on the command line:
 
@@ -49,7 +53,21 @@ enum {
     B2RTL_INTERRUPT_ENABLE = 0x40,
     B2RTL_INTERRUPT_PENDING = 0x44,
     B2RTL_FAILED_SEQUENCE = 0x48,
-    B2RTL_COLUMNS = 0x4C
+    B2RTL_COLUMNS = 0x4C,
+
+    /* With DMA. */
+    B2RTL_MODEL_ADDRESS = 0x80,
+    B2RTL_MODEL_ADDRESS_HIGH = 0x84,
+    B2RTL_MODEL_BYTES = 0x88,
+    B2RTL_ROWS_ADDRESS = 0x8C,
+    B2RTL_ROWS_ADDRESS_HIGH = 0x90,
+    B2RTL_ROW_BYTES = 0x94,
+    B2RTL_TOKEN_WORD = 0x98,
+    B2RTL_TOKEN_LAST = 0x9C,
+    B2RTL_TOKEN_ROOM = 0xA0,
+    B2RTL_LOGIT = 0xA4,
+    B2RTL_LOGITS_WAITING = 0xA8,
+    B2RTL_BUS_BYTES = 0xAC
 };
 
 /* What they hold. */
@@ -101,7 +119,7 @@ enum {
     B2RTL_STREAM_FFN = -12,
     B2RTL_STREAM_LABELS = -13,
 
-    B2RTL_NO_IMAGE = -14, /* of bert2rtl_dma.h, as those up to B2RTL_NO_ROOM */
+    B2RTL_NO_IMAGE = -14, /* with DMA, as those up to B2RTL_NO_ROOM */
     B2RTL_IMAGE_DAMAGED = -15,
     B2RTL_IMAGE_ADDRESS = -16,
     B2RTL_NO_TOKENS = -17,
@@ -115,6 +133,12 @@ enum {
 enum {
     B2RTL_HASH_AT = 20,
     B2RTL_HASH_BYTES = 8
+};
+
+enum {
+    B2RTL_CORE_BYTES = 0x100, /* from the registers of one core to those of the next */
+    B2RTL_IMAGE_HEADER_BYTES = 128,
+    B2RTL_IMAGE_ALIGNMENT = 64 /* of its address: right for every bus and every number of lanes */
 };
 
 /* An accelerator. b2rtl_open fills it; the limits are for the caller to read. */
@@ -135,6 +159,14 @@ typedef struct {
     uint32_t cycles, active;
     uint32_t idle, weights, norm, softmax, drain;
 } b2rtl_counters;
+
+/* Where the parts of an image lie, as the accelerator sees memory. */
+typedef struct {
+    uint64_t stream, rows;
+    uint32_t stream_bytes, row_bytes, row_count;
+    uint32_t tokens; /* longest sequence of the model on this accelerator */
+    uint8_t model[B2RTL_HASH_BYTES]; /* which model it is, as rtl.compile prints it */
+} b2rtl_image;
 
 /* Look for an accelerator at `base` and read its version and limits. Again after its reset or after
    another bit stream was loaded. B2RTL_NO_DEVICE, B2RTL_OTHER_VERSION: then every other function
@@ -159,6 +191,17 @@ int b2rtl_check_rows(const void *stream, size_t bytes, uint32_t rows_crc);
    values of embedding.sum (docs/numerics.md of bert2rtl), each limited to -32512..32512, in words of
    `lanes` bytes, high halves and low halves in turn. `row` has the bytes of a row. */
 void b2rtl_write_row(uint8_t *row, uint32_t lanes, const int16_t *values, uint32_t channels);
+
+/* Check an image and the first descriptor of its stream, and say where its parts lie when its first
+   byte is at `address`. `bytes` are the image's `size` bytes, as this program sees them; each is read
+   once, for the three CRCs of the header. Later damage of the stream is found by the accelerator in
+   every inference, that of the rows is not: read the image again where memory may be written.
+   B2RTL_OTHER_ROWS: stream and rows of two models. `*image` is written where all is sound, alone. */
+int b2rtl_read_image(const b2rtl_device *device, const uint8_t *bytes, uint64_t size,
+                     uint64_t address, b2rtl_image *image);
+
+/* Point the accelerator at an image. */
+int b2rtl_use_image(const b2rtl_device *device, const b2rtl_image *image);
 
 /* Start an inference. B2RTL_BUSY while one is under way: nothing is written then. An interrupt of
    the inference before that is still pending is acknowledged by it. */
@@ -188,6 +231,14 @@ int b2rtl_abort(const b2rtl_device *device, uint32_t polls);
 /* The sequence of the batch that failed, from 0, with B2RTL_LENGTH, B2RTL_TOKEN, B2RTL_NO_KEY and B2RTL_ROW;
    another error of the latest inference is of none, and gives 0. B2RTL_NOT_OPEN, B2RTL_BUSY. */
 int b2rtl_failed_sequence(const b2rtl_device *device);
+
+/* Write a sequence, or a batch of them: id[23:0], type[24], attend[25], ends[26] a word, `ends` with the
+   last of each sequence. Nothing where it does not fit. */
+int b2rtl_send_tokens(const b2rtl_device *device, const uint32_t *words, uint32_t count);
+
+/* Take the logits that wait, sequence by sequence, `most` of them at most; *count says how many there
+   were. */
+int b2rtl_read_logits(const b2rtl_device *device, int32_t *logits, uint32_t most, uint32_t *count);
 
 /* The counters of the latest inference. B2RTL_BUSY while one is under way; `counters` is as it was. */
 int b2rtl_read_counters(const b2rtl_device *device, b2rtl_counters *counters);

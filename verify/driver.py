@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 from cli.machine import ROOT
@@ -23,32 +22,18 @@ void bus_write(uintptr_t address, uint32_t value);
 """
 
 
-def driver_library(
-    board: Path,
-    folder: Path,
-    compiler: str = "gcc",
-    text: str | None = None,
-    further: Sequence[str] = (),
-) -> ctypes.CDLL:
-    """The C driver on the bus of the latest board of a library, compiled into `folder`.
-
-    text
-        In place of the driver's own .c.
-    further
-        Sources of driver/ beside it.
+def driver_library(board: Path, folder: Path, compiler: str = "gcc") -> ctypes.CDLL:
+    """Compile the C driver into `folder`, on the bus of the latest board of a library.
 
     Raises
     ------
     SimulatorError
         The compiler refuses it, or says anything of it.
     """
-    source = folder / "bert2rtl.c"
-    source.write_text((DRIVER / "bert2rtl.c").read_text() if text is None else text)
     (folder / "bus.h").write_text(BUS)
     compiled = folder / "driver.so"
     command = [compiler, *STRICT, "-O1", "-shared", "-fPIC", f"-I{DRIVER}", "-include", "bus.h"]
-    command += ["-o", str(compiled), str(source), *(str(DRIVER / name) for name in further)]
-    command += [str(board)]
+    command += ["-o", str(compiled), str(DRIVER / "bert2rtl.c"), str(board)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if done.returncode != 0 or done.stderr:
         raise SimulatorError(f"{compiler} refuses the driver:\n{done.stderr}")

@@ -1,59 +1,75 @@
-"""Boards for the drivers; what a board complains of fails the test that used it."""
+"""One simulated accelerator with DMA, and both drivers on it."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sim.design import Design, generated
-from sim.machine.board import StreamBoard, library
-from verify.fuzz.subject import Subject, config, subjects
+from sim.machine.board import MemoryBoard, design_of, library
+from tests.driver.drivers import CDriver, Driver, PythonDriver
+from tests.sim.dma_subjects import BUS, limits
+from verify.driver import driver_library
+from verify.fuzz.subject import Subject, subjects
 
-LANES = 4
+#: As in tests/sim/test_dma.py, so that one build serves both.
+CONFIG = limits(4)
 COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
 
 
 @pytest.fixture(scope="session")
-def design() -> Design:
-    return generated("accelerator", config(LANES))
+def program() -> Path:
+    return library(design_of(CONFIG, BUS), BUS)
+
+
+@pytest.fixture
+def board(program: Path) -> Iterator[MemoryBoard]:
+    """A board out of its reset; a complaint of it fails the test."""
+    board = MemoryBoard(program, BUS)
+    board.hold({0: b""})
+    yield board
+    complaint = board.complaint()
+    board.close()
+    assert complaint == ""
 
 
 @pytest.fixture(scope="session")
-def program(design: Design) -> Path:
-    return library(design)
+def by_compiler(program: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, CDriver]:
+    """The C driver as each compiler makes it, without a warning."""
+    folders = {name: tmp_path_factory.mktemp(name) for name in COMPILERS}
+    return {name: CDriver(driver_library(program, at, name)) for name, at in folders.items()}
+
+
+@pytest.fixture(params=COMPILERS)
+def c_driver(request: pytest.FixtureRequest, by_compiler: Any, board: MemoryBoard) -> CDriver:
+    """The C driver, open."""
+    assert by_compiler[request.param].open() == 0
+    return by_compiler[request.param]
+
+
+@pytest.fixture(params=[*COMPILERS, "python"])
+def closed(request: pytest.FixtureRequest, by_compiler: Any, board: MemoryBoard) -> Driver:
+    """Each driver, not opened yet."""
+    return by_compiler.get(request.param) or PythonDriver(board)
 
 
 @pytest.fixture
-def make_board(design: Design, program: Path) -> Iterator[Callable[..., StreamBoard]]:
-    """make_board(seed=0, gap=0): a board out of its reset."""
-    made: list[StreamBoard] = []
-
-    def make(seed: int = 0, gap: int = 0) -> StreamBoard:
-        made.append(StreamBoard(program, LANES, seed, gap))
-        return made[-1]
-
-    yield make
-    complaints = [board.complaint() for board in made]
-    for board in made:
-        board.close()
-    assert not any(complaints), complaints
+def driver(closed: Driver) -> Driver:
+    """Each driver, open."""
+    assert closed.open() == 0
+    return closed
 
 
-@pytest.fixture
-def board(make_board: Callable[..., StreamBoard]) -> StreamBoard:
-    return make_board()
-
-
-@pytest.fixture(params=range(len(subjects(config(LANES)))))
+@pytest.fixture(params=range(len(subjects(CONFIG))))
 def any_subject(request: pytest.FixtureRequest) -> Subject:
     """Each of the small models."""
-    return subjects(config(LANES))[request.param]
+    return subjects(CONFIG)[request.param]
 
 
 @pytest.fixture
 def subject() -> Subject:
     """Post-norm, two heads, two labels."""
-    return subjects(config(LANES))[0]
+    return subjects(CONFIG)[0]

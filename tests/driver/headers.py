@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from random import Random
 
 from rtl.interface.command import DESCRIPTOR_BYTES
-from verify.fuzz.subject import config, subjects
+from rtl.interface.config import Config
+from verify.fuzz.subject import subjects
 
 ANSWERS = {0, *range(-13, -6)}
 """The codes of `account`, as the C driver numbers them; 0: sound."""
@@ -34,11 +35,11 @@ def account(stream: bytes, limits: dict[str, int]) -> tuple[int, int]:
     return (wrong[0], 0) if wrong else (0, min(tokens, limits["tokens"]))
 
 
-def any_headers(seed: int, count: int, lanes: int) -> Iterator[bytes]:
+def any_headers(seed: int, count: int, limits: Config) -> Iterator[bytes]:
     """Beginnings of streams: sound ones, those of other sizes, damaged ones, cut ones, noise."""
     rng = Random(seed)
     for _ in range(count):
-        stream = bytearray(rng.choice(subjects(config(lanes))).stream[:64])
+        stream = bytearray(rng.choice(subjects(limits)).stream[:64])
         for _ in range(rng.choice((0, 1, 1, 2))):
             at = rng.choice((0, 1, 2, 5, 6, 7, rng.randrange(8, 16), rng.randrange(8, 16)))
             stream[at] = rng.choice((0, 1, 4, 16, 24, stream[at] ^ 1 << rng.randrange(8)))

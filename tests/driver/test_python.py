@@ -1,195 +1,93 @@
-"""The Python drivers on the simulated accelerator."""
+"""The Python driver alone: its tables, its streams, and many sequences at once."""
 
 from __future__ import annotations
 
-import ast
+import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
-from driver import accelerator, streams
-from driver.accelerator import Accelerator, DeviceError, InferenceError
+from driver import bert2rtl
+from driver.bert2rtl import DeviceError, DmaAccelerator, InferenceError
 from golden.embedding import embed
+from golden.identity import identity_of
 from golden.random import random_model
 from quant.quantize.quantizers import wide_codes
+from rtl.compile.batches import pack
 from rtl.compile.fit import fitting_model
+from rtl.compile.image import image_bytes
 from rtl.compile.program import compile_model, embedding_table
-from rtl.control.axi import ADDRESS, REGISTERS
-from rtl.interface.command import (
-    HEADER_BITS,
-    MAGIC,
-    PARAMETER_PLANES,
-    RMS_BIT,
-    ROTARY_BIT,
-    SHARED_BIT,
-    VERSION,
-    WINDOW_BIT,
-    Flag,
-    Opcode,
-)
+from rtl.control.axi import REGISTERS
+from rtl.dma.registers import DMA_REGISTERS
+from rtl.interface.command import HEADER_BITS, MAGIC, PARAMETER_PLANES, SHARED_BIT, Flag, Opcode
 from rtl.interface.operation import Error
-from sim.cycles.model import predict
-from sim.machine.board import StreamBoard
+from sim.machine.board import MemoryBoard
 from tests import zoo
-from tests.driver.conftest import LANES
-from tests.driver.device import failing, failing_sequence, is_right, lengths
-from tests.driver.headers import ANSWERS, account, any_headers
+from tests.driver.conftest import CONFIG
+from tests.driver.drivers import PLACE, Bus
+from tests.sim.dma_subjects import Subject, subjects, tagger
 from verify.driver import DRIVER
-from verify.fuzz.subject import POOL, Subject, config, subjects
+from verify.fuzz.subject import config
+from verify.fuzz.subject import subjects as fuzzed
 
-pytestmark = pytest.mark.verilator
-
-
-@pytest.fixture
-def device(board: StreamBoard) -> Accelerator:
-    return Accelerator(board, lambda seconds: board.run(100))
+LANES = CONFIG.lanes
 
 
-def test_the_registers_are_those_of_the_hardware() -> None:
-    assert accelerator.REGISTERS == ADDRESS
-    assert list(accelerator.REGISTERS) == [register.name for register in REGISTERS]
-    assert (accelerator.ID, accelerator.VERSION) == (MAGIC, VERSION)
-    assert set(accelerator.ENDS) == {error.value for error in Error}
+def test_its_numbers_are_those_of_the_hardware() -> None:
+    shown = [(r.name, r.address) for r in (*REGISTERS, *DMA_REGISTERS)]
+    assert list(bert2rtl.REGISTERS.items()) == shown
+    assert bert2rtl.ID == MAGIC
+    assert set(bert2rtl.ENDS) == {error.value for error in Error}
     for error in set(Error) - {Error.NONE}:
-        assert accelerator.ENDS[error].startswith(f"{error.name}: ")
+        assert bert2rtl.ENDS[error].startswith(f"{error.name}: ")
+    for name in ("HEADER", "TABLE", "NORM", "EMBED", "LINEAR", "BIAS", "ROTARY"):
+        assert getattr(bert2rtl, name) == Opcode[name]
+    for name in ("SHIFTS", "FIRST_TILE", "TRANSPOSED", "LOGITS"):
+        assert getattr(bert2rtl, name) == Flag[name]
+    found = bert2rtl.WIDE, bert2rtl.HEADER_FLAGS, bert2rtl.PARAMETER_PLANES
+    assert found == (SHARED_BIT, HEADER_BITS, PARAMETER_PLANES)
 
 
-def test_it_stands_alone() -> None:
-    """Copied to a board, it needs Python and nothing else (pynq_dma: PYNQ)."""
-    known = set(sys.stdlib_module_names) | {"driver"}
-    for path in sorted(DRIVER.glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            allowed = known | ({"pynq"} if path.name == "pynq_dma.py" else set())
-            assert {name.partition(".")[0] for name in names} <= allowed, path
-
-
-def test_every_model_gives_goldens_logits(
-    device: Accelerator, board: StreamBoard, any_subject: Subject
-) -> None:
-    made = config(LANES).as_dict() | {"columns": config(LANES).tile_columns}
-    assert device.limits == {name: made[name] for name in accelerator.LIMITS}
-    assert device.check(any_subject.stream) == any_subject.program.tokens
-    for number in range(POOL):
-        run = any_subject.sound(number)
-        board.offer(run, any_subject.table)
-        device.start()
-        device.wait()
-        assert not board.interrupt
-        assert is_right(board, run)
-        told = predict(any_subject.program, lengths(run), row_latency=run.row_latency)
-        stalls = {f"stall_{cause}": cycles for cause, cycles in told.stalls.items()}
-        assert device.counters() == {"cycles": told.cycles, "active": told.active, **stalls}
-
-
-@pytest.mark.parametrize(
-    ("register", "value", "message"),
-    [
-        ("id", 0, "no bert2rtl accelerator: its id is 0x00000000, not 0x54523242"),
-        ("version", 3, "the accelerator has version 3, this driver is for 7"),
-    ],
-)
-def test_another_device(register: str, value: int, message: str, board: StreamBoard) -> None:
-    board.show(ADDRESS[register], value)
-    with pytest.raises(DeviceError, match=message):
-        Accelerator(board)
-    assert board.accesses[1] == 0
-
-
-@pytest.mark.parametrize("error", failing(subjects(config(LANES))[0]), ids=lambda error: error.name)
-def test_every_error_of_a_stream(
-    error: Error, device: Accelerator, board: StreamBoard, subject: Subject
-) -> None:
-    board.offer(failing(subject)[error], subject.table)
-    device.start()
-    with pytest.raises(InferenceError, match=f"^{error.name}: ") as caught:
-        device.wait()
-    assert caught.value.code == error
-    assert not board.interrupt
-    run = subject.sound(1)
-    board.offer(run, subject.table)
-    device.start()
-    device.wait()
-    assert is_right(board, run)
-
-
-@pytest.mark.parametrize("number", range(3))
-def test_the_sequence_that_failed(
-    number: int, device: Accelerator, board: StreamBoard, subject: Subject
-) -> None:
-    board.offer(failing_sequence(subject, number), subject.table)
-    device.start()
-    with pytest.raises(InferenceError, match=rf"^TOKEN: .* \(sequence {number}\)$") as caught:
-        device.wait()
-    assert caught.value.sequence == number
-
-
-def test_busy_and_idle(device: Accelerator, board: StreamBoard, subject: Subject) -> None:
-    for early in (device.ended, device.wait):
-        with pytest.raises(DeviceError, match="no inference has been started since the reset"):
-            early()
-    with pytest.raises(DeviceError, match="no inference is under way"):
-        device.abort()
-    device.start()
-    for refused in (device.start, device.counters):
-        with pytest.raises(DeviceError, match="under way: wait for it or abort it"):
-            refused()
-    with pytest.raises(DeviceError, match=r"has not ended in 0\.01 s: wait longer or abort it"):
-        device.wait(0.01)
-    assert device.abort() is False
-    run = subject.sound(4)
-    board.offer(run, subject.table)
-    board.take_logits(False)
-    device.start()
-    board.run(5_000)
-    with pytest.raises(DeviceError, match=r"has not ended in 0\.01 s"):
-        device.abort(0.01)
-    board.take_logits(True)
-    device.wait()
-    assert is_right(board, run)
-    board.offer(run, subject.table)
-    board.take_logits(False)
-    device.start()
-    board.run(5_000)
-    device._sleep = lambda seconds: board.take_logits(True) or board.run(100)
-    assert device.abort() is True
-
-
-def test_any_header(device: Accelerator) -> None:
-    """Refused where the C driver refuses."""
-    seen = set()
-    for stream in any_headers(3, 2000, LANES):
-        code, tokens = account(stream, device.limits | {"version": VERSION})
-        seen.add(code)
-        if code == 0:
-            assert device.check(stream) == tokens
-        else:
-            with pytest.raises(DeviceError, match=r"^[^\n]{20,}$"):
-                device.check(stream)
-    assert seen == ANSWERS
+@pytest.mark.parametrize("path", sorted(DRIVER.glob("*.py")), ids=lambda path: path.name)
+def test_it_needs_the_standard_library_alone(path: Path) -> None:
+    code = f"import runpy; runpy.run_path({str(path)!r})"
+    done = subprocess.run([sys.executable, "-S", "-I", "-c", code], capture_output=True)
+    assert done.stderr.decode() == ""
 
 
 def test_any_damaged_stream_is_refused_in_one_line() -> None:
-    """EMBED and LOGITS are found, or a ValueError says that not; never another error."""
+    """EMBED and LOGITS are found, or a DeviceError says that not; never another error."""
     rng = Random(11)
     for _ in range(3000):
-        stream = bytearray(rng.choice(subjects(config(LANES))).stream)
+        stream = bytearray(rng.choice(fuzzed(CONFIG)).stream)
         for _ in range(rng.choice((1, 2, 4))):
             stream[rng.randrange(400)] = rng.randrange(256)
         del stream[rng.choice((len(stream), rng.randrange(400))) :]
-        with suppress(ValueError):
-            assert streams.embed(bytes(stream))["lanes"] > 0
-        with suppress(ValueError):
-            assert streams.logits(bytes(stream), 1) < 1 << 16
+        with suppress(DeviceError):
+            assert bert2rtl._labels(bytes(stream))[0] < 1 << 16
+        with suppress(DeviceError):
+            bert2rtl.embedding_rows(bytes(stream), [])
+
+
+@pytest.mark.parametrize("columns", [None, 8, 16, 64])
+@pytest.mark.parametrize("kind", ["plain", "biased", "windowed", "gated", "rotary"])
+def test_the_logits_of_any_stream(columns: int | None, kind: str) -> None:
+    """Behind every kind of payload, for words as long as a tile and longer."""
+    for name in ("three-heads", "every-token"):
+        shape = zoo.shape(name, head_size=4)
+        model = random_model(shape, 5, **zoo.KINDS[kind])
+        stream = compile_model(model, fitting_model(model, 8, 9, columns=columns)).stream()
+        assert bert2rtl._labels(stream) == (shape.labels, name == "every-token")
+        assert bert2rtl.model_hash(stream) == identity_of(model).hex()
 
 
 @pytest.mark.parametrize("lanes", [LANES, 8])
-def test_rows_that_are_given_stand_as_in_the_table(lanes: int) -> None:
+def test_rows_of_the_host_stand_as_in_the_table(lanes: int) -> None:
     """The table of a model that was compiled with them; what fits none is refused."""
     rng = Random(lanes)
     shape = zoo.shape("pre-norm", vocabulary=3, positions=3, types=0)
@@ -208,7 +106,7 @@ def test_rows_that_are_given_stand_as_in_the_table(lanes: int) -> None:
     stream = compile_model(model, config(lanes)).stream()
     table = embedding_table(model, lanes).tobytes()
     for count in (0, 2, 3):
-        found = streams.given(stream, rows[:count])
+        found = bert2rtl.embedding_rows(stream, rows[:count])
         assert found == table[: len(table) // 6 * count]
     for bad, message in (
         ([*rows, rows[0]], "rows are 4: the model takes 1..3"),
@@ -216,55 +114,106 @@ def test_rows_that_are_given_stand_as_in_the_table(lanes: int) -> None:
         ([[32513, *rows[0][1:]]], "row 0 has 32513"),
     ):
         with pytest.raises(ValueError, match=message):
-            streams.given(stream, bad)
-    with pytest.raises(ValueError, match="a table of its own: it takes none"):
-        streams.given(compile_model(random_model(shape, 2), config(lanes)).stream(), rows)
+            bert2rtl.embedding_rows(stream, bad)
+    other = compile_model(random_model(shape, 2), config(lanes)).stream()
+    with pytest.raises(DeviceError, match="a table of its own: it takes none"):
+        bert2rtl.embedding_rows(other, rows)
 
 
-@pytest.mark.parametrize("lanes", [LANES, 64])
-def test_the_fields_of_embed(lanes: int, any_subject: Subject) -> None:
-    """At 64 lanes the descriptors before it are padded."""
-    model = any_subject.model
-    shape = model.shape
-    stream = compile_model(model, config(lanes)).stream()
-    factors = model.embedding.token_factor | model.embedding.position_factor << 8
-    assert streams.embed(stream) == {
-        "lanes": lanes,
-        "channels": shape.hidden,
-        "factors": factors if model.embedding.wide else 0,
-        "labels": shape.labels,
-        "row_words": -(-shape.hidden // lanes) << model.embedding.wide,
-        "token_rows": shape.vocabulary,
-        "position_rows": shape.positions,
-        "offset": shape.position_offset,
-        "types": shape.types,
-    }
-    five = 5 * shape.labels if shape.pooling == "none" else shape.labels
-    assert [streams.logits(stream, tokens) for tokens in (1, 5)] == [shape.labels, five]
-    with pytest.raises(ValueError, match="computes no logits: it is cut or damaged"):
-        streams.logits(stream[: len(stream) // 2], 1)
-    with pytest.raises(ValueError, match="the command stream says 0 lanes: it is damaged"):
-        streams.embed(stream[:7] + b"\0" + stream[8:])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (([],), "the sequence is empty: an inference needs at least one token"),
+        (([1, 2, 3], [0]), "1 types for 3 ids: give one for each"),
+        (([1], None, [1, 1]), "2 attend for 1 ids"),
+        (([1 << 24],), "ids has 16777216: it must lie in 0..16777215"),
+        (([-1],), "ids has -1"),
+        (([1], [2]), "types has 2: it must lie in 0..1"),
+        (([1], None, [3]), "attend has 3"),
+        *((([1, 2, 3], None, None, lengths), "each needs one at least, and all together 3")
+          for lengths in ([], [0, 3], [1, 1], [4, -1])),
+    ],
+)  # fmt: skip
+def test_tokens_that_are_refused(given: tuple, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        bert2rtl.tokens(*given)
 
 
-@pytest.mark.parametrize("columns", [8, 16, 64])
-@pytest.mark.parametrize("kind", ["plain", "biased", "windowed", "gated", "rotary"])
-def test_the_fields_of_a_stream_for_a_wide_array(columns: int, kind: str) -> None:
-    """Its words are longer than lanes, and LINEARs are padded to tiles of so many columns."""
-    shape = zoo.shape("three-heads", head_size=4)
-    model = random_model(shape, 5, **zoo.KINDS[kind])
-    stream = compile_model(model, fitting_model(model, 8, 9, columns=columns)).stream()
-    assert streams.embed(stream)["channels"] == shape.hidden
-    assert streams.logits(stream, 4) == shape.labels
+@pytest.fixture
+def device(board: MemoryBoard) -> DmaAccelerator:
+    board.pace(9, 3)
+    return DmaAccelerator(Bus(board), lambda seconds: board.run(100))
 
 
-def test_the_opcodes_of_streams() -> None:
-    names = ("HEADER", "TABLE", "NORM", "EMBED", "LINEAR", "BIAS", "ROTARY")
-    assert [Opcode[name] for name in names] == [getattr(streams, name) for name in names]
-    names = ("SHIFTS", "FIRST_TILE", "TRANSPOSED", "LOGITS")
-    assert [Flag[name] for name in names] == [getattr(streams, name) for name in names]
-    assert SHARED_BIT == streams.WIDE == streams.BIASED
-    header = streams.WINDOWED, streams.GATED, streams.TURNED
-    assert header == (WINDOW_BIT, RMS_BIT, ROTARY_BIT)
-    assert HEADER_BITS == accelerator.HEADER_FLAGS
-    assert PARAMETER_PLANES == streams.PARAMETER_PLANES
+def use(device: DmaAccelerator, board: MemoryBoard, subject: Subject) -> None:
+    data = image_bytes(subject.image)
+    board.hold({PLACE: data})
+    assert device.use(data, PLACE) == device.longest == subject.program.tokens
+
+
+def drawn(subject: Subject, lengths: list[int]) -> tuple[list[list[int]], ...]:
+    """ids, types and attend of sequences of these lengths."""
+    every = [[part.tolist() for part in subject.sequence(tokens)] for tokens in lengths]
+    return tuple([one[part] for one in every] for part in range(3))
+
+
+@pytest.mark.verilator
+def test_a_batch_by_hand(device: DmaAccelerator, board: MemoryBoard) -> None:
+    """As each of its sequences alone; without types and attend bits as with the usual ones."""
+    use(device, board, subjects(LANES)[0])
+    parts = list(zip(*drawn(subjects(LANES)[0], [1, 4, 3]), strict=True))
+    alone = [logit for part in parts for logit in device.infer(*part)]
+    joined = [[x for one in part for x in one] for part in zip(*parts, strict=True)]
+    assert device.infer(*joined, lengths=[1, 4, 3]) == alone
+    assert device.infer([1, 2]) == device.infer([1, 2], [0, 0], [1, 1])
+    with pytest.raises(DeviceError, match="the batch has 600 tokens: there is room for 512"):
+        device.send([1] * 600, lengths=[300, 300])
+
+
+@pytest.mark.verilator
+def test_many_sequences(device: DmaAccelerator, board: MemoryBoard) -> None:
+    """As many an inference as fit; the logits, and what is refused, by the order of the texts."""
+    subject = subjects(LANES)[0]
+    with pytest.raises(DeviceError, match="no image is in use"):
+        device.infer_all([[1]])
+    use(device, board, subject)
+    lengths = [3, 12, 1, 4, 5, 1]
+    ids, types, attend = drawn(subject, lengths)
+    writes = board.accesses[1]
+    assert device.infer_all(ids, types, attend) == [subject.logits(tokens) for tokens in lengths]
+    batches = len(pack(subject.program, lengths))
+    assert board.accesses[1] - writes == sum(lengths) + 2 * batches  # start and acknowledge
+    assert batches < len(lengths)
+    assert device.infer_all([]) == []
+    assert device.infer_all(ids) == [device.infer(one) for one in ids]
+    for place in range(len(ids)):
+        hidden = [[int(place != number)] * len(one) for number, one in enumerate(ids)]
+        with pytest.raises(InferenceError, match=rf"NO_KEY.*\(sequence {place}\)$"):
+            device.infer_all(ids, None, hidden)
+    writes = board.accesses[1]
+    for given, message in (
+        (([[1], []],), "^sequence 1: the sequence is empty"),
+        (([[1], [1] * 13],), r"^sequence 1: the sequence has 13 tokens: 1\.\.12 can be run"),
+        (([[1], [1, 2]], [[0], [0]]), "^sequence 1: 1 types for 2 ids"),
+        (([[1], [1]], [[0]]), "^types has 1 sequences, ids has 2"),
+        (([[1]], None, [[2]]), "^sequence 0: attend has 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            device.infer_all(*given)
+    assert board.accesses[1] == writes
+
+
+@pytest.mark.verilator
+def test_many_sequences_with_logits_of_every_token(
+    device: DmaAccelerator, board: MemoryBoard
+) -> None:
+    """No more tokens together than there is room for the logits of."""
+    subject = tagger(LANES)
+    use(device, board, subject)
+    lengths = [3, 8, 1, 4, 5]
+    sequences = drawn(subject, lengths)
+    found = device.infer_all(*sequences)
+    assert found == [subject.logits(tokens) for tokens in lengths]
+    assert [len(logits) for logits in found] == [2 * tokens for tokens in lengths]
+    with pytest.raises(InferenceError, match="LIMIT"):
+        device.infer_all(*sequences, row_tiles=3)

@@ -68,14 +68,14 @@ DRIVERS = """
 def test_two_models_and_the_driver_in_one_program(
     language: str, first: str, tmp_path: Path
 ) -> None:
-    """All .c files of both exports but their examples, and both of the driver, in one folder."""
+    """All .c files of both exports but their examples, and the driver's, in one folder."""
     models = {"first": small(0), "Second_2": small(1)}
     for prefix, model in models.items():
         write(c.sources(model, {}, prefix), tmp_path)
         (tmp_path / f"{prefix}_main.c").unlink()
     of_models = [f"{prefix}_infer.h" for prefix in models]
-    of_driver = [str(DRIVER / "bert2rtl.h"), str(DRIVER / "bert2rtl_dma.h")]
-    headers = [*of_driver, *of_models] if first == "driver" else [*of_models, *of_driver]
+    of_driver = str(DRIVER / "bert2rtl.h")
+    headers = [of_driver, *of_models] if first == "driver" else [*of_models, of_driver]
     headers += [f"{prefix}_model.h" for prefix in models]
     calls = [
         "{" + CALLS.replace("PREFIX", prefix).replace("CAPITAL", prefix.upper()) + "}\n"
@@ -84,7 +84,7 @@ def test_two_models_and_the_driver_in_one_program(
     text = "#include <stdio.h>\n" + "".join(f'#include "{name}"\n' for name in headers)
     text += "int main(void)\n{\n" + "".join(calls) + "{" + DRIVERS + "}\nreturn 0;\n}\n"
     (tmp_path / f"use.{language}").write_text(text)
-    sources = [*tmp_path.glob("*.c"), DRIVER / "bert2rtl.c", DRIVER / "bert2rtl_dma.c"]
+    sources = [*tmp_path.glob("*.c"), DRIVER / "bert2rtl.c"]
     objects = []
     for source in sources:
         objects.append(tmp_path / f"{source.name}.o")

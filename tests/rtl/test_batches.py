@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from driver import streams
+from driver import bert2rtl
 from golden.random import random_model
 from rtl.compile.batches import check_lengths, pack
 from rtl.compile.first_fit import first_fit
@@ -40,7 +40,7 @@ def test_every_sequence_is_in_one_batch_that_holds_it(program: Program, seed: in
     loads = sorted(map(sum, tiles))
     assert len(loads) < 2 or loads[0] + loads[1] > program.row_tiles
     # The driver packs the same, knowing nothing but two numbers.
-    assert streams.pack(lengths, 4, program.row_tiles) == batches
+    assert bert2rtl.pack(lengths, 4, program.row_tiles) == batches
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -80,4 +80,4 @@ def test_what_is_no_batch(program: Program, lengths: list[int], message: str) ->
 @pytest.mark.parametrize("length", [0, 25])
 def test_the_driver_names_a_bad_length(length: int) -> None:
     with pytest.raises(ValueError, match=f"a sequence has {length} tokens: it must have 1..24"):
-        streams.pack([3, length], 4, 6)
+        bert2rtl.pack([3, length], 4, 6)

@@ -11,7 +11,7 @@
 #include <generated/soc.h>
 #include <irq.h>
 
-#include "bert2rtl_dma.h"
+#include "bert2rtl.h"
 
 enum { LOGITS = 512, POLLS = 10000000, SLEEPS = 100000, NAP = 100, NOTHING_THERE = 0x20000000 };
 
