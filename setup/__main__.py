@@ -17,10 +17,10 @@ DESCRIPTION = """\
 Set up what a make target needs. Profiles: quant (Python packages only), parquet (quant
 and Parquet files), onnx (quant and the ONNX export), train (with torch), sim (Verilator and Icarus,
 no torch), package (Verilog, register map), docs (the site), cluster (sim, and dask for runs on many
-machines), synth (yowasp), asic (sim, synth, standard cells and OpenSTA), litex (the LiteX SoC and
-its firmware), test (everything that the tests use but the standard cells and the compiler of that
-firmware). Each step says what it does and is skipped when it is done; an interrupted run is simply
-started again."""
+machines), synth (yowasp), asic (sim, synth, standard cells and OpenSTA), litex (boards, their
+simulation, and the compiler of its firmware), test (everything that the tests use but the standard
+cells and that compiler). Each step says what it does and is skipped when it is done; an interrupted
+run is simply started again."""
 
 EXAMPLES = """\
 examples:
@@ -42,22 +42,19 @@ class Profile:
 
 
 HARDWARE = ("quant", "rtl", "sim")
-OPTIONAL = (
-    *("parquet", "onnx", "fast", "host", "package", "docs", "cluster", "synth", "litex", "train"),
-)
+OPTIONAL = (*("parquet", "onnx", "fast", "package", "docs", "cluster", "synth", "litex", "train"),)
 PROFILES = {
     "quant": Profile(("quant",)),
     "parquet": Profile(("quant", "parquet")),
     "onnx": Profile(("quant", "onnx")),
     "train": Profile(("quant", "fast", "train")),
-    "host": Profile(("quant", "host")),
     "sim": Profile(HARDWARE, simulates=True),
     "synth": Profile(("rtl", "synth")),
     "asic": Profile((*HARDWARE, "synth"), simulates=True, silicon=True),
     "package": Profile(("rtl", "package")),
-    "docs": Profile((*HARDWARE, "host", "package", "docs")),
+    "docs": Profile((*HARDWARE, "package", "docs")),
     "cluster": Profile((*HARDWARE, "cluster"), simulates=True),
-    "litex": Profile((*HARDWARE, "litex", "firmware"), simulates=True, firmware=True),
+    "litex": Profile((*HARDWARE, "synth", "litex", "firmware"), simulates=True, firmware=True),
     "test": Profile((*HARDWARE, *OPTIONAL, "dev"), simulates=True, tests=True),
 }
 

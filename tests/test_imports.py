@@ -28,7 +28,7 @@ ALLOWED = {
     "train": {"cli", "golden", "quant"},
     "sim": {"cli", "golden", "quant", "rtl", "tb"},
     "verify": {"cli", "golden", "quant", "rtl", "tb", "sim"},
-    "boards": {"cli", "golden", "quant", "rtl", "tb", "sim"},
+    "boards": {"cli", "golden", "quant", "rtl", "sim"},
     "setup": {"cli", "sim"},
 }
 # A program that nothing imports may use what is above its package: two tokenize a text, the
@@ -53,7 +53,7 @@ THIRD_PARTY = {
     "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm", "onnxruntime"} | TRAINING,
     "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm", "markupsafe"},
     "verify": {"numpy", "amaranth", "tqdm"},
-    "boards": {"numpy", "amaranth", "litex", "migen", "serial", "tqdm"},
+    "boards": {"driver", "numpy", "litedram", "litex", "litex_boards", "migen"},
     "setup": set(),
 }
 # The rooms of rtl/ and quant/, lowest first; "rtl" itself holds the tops, which only assemble, and
@@ -173,31 +173,6 @@ def test_the_set_up_asks_only_the_part_of_sim_that_needs_nothing():
         assert outside <= {"cli.machine"}
     used = {top for top, _, _ in imports(ROOT / "cli" / "machine.py")}
     assert used <= set(sys.stdlib_module_names)
-
-
-def test_the_host_needs_nothing_of_the_hardware():
-    # A computer with a board has no Amaranth: of these rooms only files of the standard library
-    # and, below them and for the rows of images, golden and NumPy.
-    used = {
-        name
-        for path in modules("boards/host")
-        for top, name, _ in imports(path)
-        if top in {"rtl", "boards"} and not name.startswith("boards.host")
-    }
-    assert used == {"boards.protocol", "rtl.interface.config"} | {
-        f"rtl.compile.{name}" for name in ("first_fit", "fit", "image", "program")
-    }
-    graph = project_imports()
-    below, waiting = set(), set(used)
-    while waiting:
-        below |= waiting
-        waiting = set().union(*(graph[name] for name in waiting)) - below
-    for name in below:
-        path = ROOT.joinpath(*name.split("."))
-        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-        outside = {top for top, _, _ in imports(file)} - set(ALLOWED)
-        library = {"numpy"} if name.startswith(("golden.", "rtl.compile.")) else set()
-        assert outside <= set(sys.stdlib_module_names) | library, (name, outside)
 
 
 def named(path: Path) -> str:

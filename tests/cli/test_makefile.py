@@ -80,14 +80,6 @@ def test_an_empty_review_is_handed_on_to_be_refused(by, folder):
     assert given(call) == [""]
 
 
-def test_a_board_that_is_none_is_refused(folder):
-    command = ["make", "-f", str(MAKEFILE), f"PYTHON={folder}/.venv/bin/python", "bitstream"]
-    done = subprocess.run([*command, "BOARD=zed"], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: BOARD is zed: the only board is ulx3s\n")
-    assert "bitstream" not in (folder / "calls.jsonb").read_text()
-
-
 def test_the_help_says_how_to_pass_quotes(folder):
     done = subprocess.run(["make", "-f", MAKEFILE, "help"], capture_output=True, text=True)
     assert """REVIEW='It'\\''s "good"'""" in done.stdout
@@ -114,7 +106,6 @@ open("environment.json", "w").write(json.dumps(dict(os.environ)))
         ("WAVES", "1", "sim"),
         ("ARGS", "--help", "sim"),
         ("UNIT", "matmul", "synth"),
-        ("BOARD", "zed", "bitstream"),
     ],
 )
 @pytest.mark.parametrize("flags", ["", "e"], ids=["", "environment first"])
