@@ -32,9 +32,12 @@ from rtl.compile.image import HEADER, read_image
 
 MODEL = BUILD / "bert-tiny-imdb"
 IMAGE = BUILD / "model.img"
+DESCRIPTION = """\
+Classify texts on a board, through LiteX's server, which runs in another shell:
+litex_server --uart --uart-port /dev/ttyUSB0 --uart-baudrate 1000000
+"""
 EXAMPLES = """\
 examples:
-  litex_server --uart --uart-port /dev/ttyUSB0 --uart-baudrate 1000000
   python -m boards.host --board radiona_ulx3s "That movie was terrible!"
   python -m boards.host --board radiona_ulx3s --data reviews.csv
 """
@@ -194,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
-    result = Parser("boards.host", "Classify texts on a board.", EXAMPLES)
+    result = Parser("boards.host", DESCRIPTION, EXAMPLES)
     result.add_argument("text", nargs="?", help="the text")
     result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
     result.add_argument("--data", type=Path, metavar="FILE", help="a file of texts")

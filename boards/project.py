@@ -129,15 +129,15 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def write_project(soc: SoCCore, folder: Path, build: bool, **arguments: Any) -> None:
-    """Write Verilog, constraints, script, csr.csv and sdram_init.py; run the script on `build`."""
+def write_project(soc: SoCCore, folder: Path, run: bool, **arguments: Any) -> None:
+    """Write Verilog, constraints, script, csr.csv and sdram_init.py; then `run` the script."""
     if dram := getattr(soc, "sdram", None):
         settings = dram.controller.settings
         text = get_sdram_phy_py_header(settings.phy, settings.timing)
         write_if_changed(folder / "sdram_init.py", text)
-    csr, bios = str(folder / "csr.csv"), soc.cpu_type is not None and "rom" in soc.bus.regions
-    builder = Builder(soc, str(folder), compile_software=bios, csr_csv=csr)
-    builder.build(run=build, **arguments)
+    bios = soc.cpu_type is not None
+    builder = Builder(soc, str(folder), compile_software=bios, csr_csv=str(folder / "csr.csv"))
+    builder.build(run=run, **arguments)
 
 
 def use_open_tools(soc: SoCCore, folder: Path) -> None:

@@ -137,8 +137,12 @@ def build(soc: SoCCore, folder: Path, serial: str, **arguments: Any) -> None:
     config.add_clocker("sys_clk", freq_hz=int(soc.sys_clk_freq))
     config.add_module(serial, "serial", args=arguments)
     shutil.rmtree(folder / "gateware" / "modules", ignore_errors=True)
+    how: dict[str, Any] = {"run": False, "sim_config": config, "jobs": 2, "opt_level": "O1"}
     with quiet():
-        write_project(soc, folder, build=False, sim_config=config, jobs=2, opt_level="O1")
+        if soc.cpu_type is None:
+            write_project(soc, folder, **how)
+        else:  # LiteX's builder would compile its BIOS
+            soc.build(build_dir=str(folder / "gateware"), **how)
     stage(f"building LiteX's simulation in {folder}")
     log = folder / "build.log"
     with clean_environment(), log.open("w") as output:

@@ -134,6 +134,7 @@ def test_the_c_driver_on_a_cpu(standard: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_review_on_the_simulated_board(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,7 +46,7 @@ NEEDED = {
     "quant.classify": ["good"],
     "quant.export": ["c"],
     "quant.similarity": ["good", "bad"],
-    "boards": ["--list"],
+    "boards": ["--board", "terasic_deca"],
     "boards.host": ["good", "--board", "radiona_ulx3s"],
     "rtl.generate": ["softmax"],
     "sim.gates": ["activation"],

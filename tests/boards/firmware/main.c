@@ -33,7 +33,7 @@ static void text(const char *s)
     }
 }
 
-static void end(const char *verdict, const char *step, const char *detail)
+__attribute__((noreturn)) static void end(const char *verdict, const char *step, const char *detail)
 {
     text(verdict);
     text(step);
