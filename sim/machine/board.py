@@ -1,7 +1,7 @@
-"""Boards in this process: an accelerator whose registers a driver reads and writes on a bus.
+"""A board in this process: an accelerator with DMA whose registers a driver reads and writes.
 
-    board = StreamBoard(library(design), lanes)
-    board.offer(run, table)
+    board = MemoryBoard(library(design_of(config, bus), bus), bus)
+    board.hold({address: image})
     board.write("control", START)
 
 A C driver reaches the latest board of a library by its `bus_read` and `bus_write`.
@@ -15,8 +15,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-
 from rtl.accelerator_dma import NAME, with_dma
 from rtl.compile.image import Image
 from rtl.control.axi import REGISTERS
@@ -26,7 +24,6 @@ from rtl.dma.share import CORE_ADDRESS_BITS
 from rtl.interface.config import Config
 from sim.builds import LIBRARY_FLAGS, build_harness
 from sim.design import Design, described
-from sim.machine.job import Packets, Run, lasts
 from sim.machine.names import HEADER, header
 
 HERE = Path(__file__).parent
@@ -36,9 +33,7 @@ OKAY, SLVERR = 0, 2
 MOST = 20_000_000
 """Cycles that no inference takes."""
 REGISTER = {register.name: register.address for register in (*REGISTERS, *DMA_REGISTERS)}
-SOURCES = ("model", "tokens", "push_rows")
-LARGE = ("now", "reads", "writes", "model_left", "tokens_left", "rows_left")
-LARGE_OF_MEMORY = ("now", "reads", "writes", "beats", "bursts", "waiting")
+LARGE = ("now", "reads", "writes", "beats", "bursts", "waiting")
 
 
 @cache
@@ -47,45 +42,46 @@ def design_of(config: Config, bus: Bus) -> Design:
     return described(with_dma(config, bus), NAME, config)
 
 
-def library(design: Design, bus: Bus | None = None, variant: str = "") -> Path:
-    """The board of an accelerator as a shared library; cached, never replaced by another.
-
-    bus
-        Of its memory; None: it has streams.
-    """
-    kind = f"board{variant}" if bus is None else f"board-{bus.data_bits}{variant}"
-    memory = () if bus is None else ("-CFLAGS", "-DWITH_MEMORY")
+def library(design: Design, bus: Bus, variant: str = "") -> Path:
+    """Build the board of an accelerator as a shared library; cached, never replaced by another."""
     return build_harness(
         design,
         [HERE / "board.cpp"],
         headers={HEADER: header()},
-        variant=kind,
-        flags=(*LIBRARY_FLAGS, *memory),
+        variant=f"board-{bus.data_bits}{variant}",
+        flags=LIBRARY_FLAGS,
     )
 
 
-class Board:
-    """An accelerator with all that is around it.
+class MemoryBoard:
+    """An accelerator with DMA on a memory that holds images.
 
     Time passes with each access of the registers, and where a method says so.
+
+    Parameters
+    ----------
+    program
+        What `library` gives for the design and its bus.
+    bus
+        What it was made for.
     """
 
-    def __init__(self, program: Path, *arguments: int, large: Sequence[str]) -> None:
-        self._lib = ctypes.CDLL(str(program))
+    _offset = 0
+    _lines = 1
+
+    def __init__(self, program: Path, bus: Bus) -> None:
+        self._lib, self.bus = ctypes.CDLL(str(program)), bus
         self._lib.board_open.restype = ctypes.c_void_p
-        for name in large:
+        for name in LARGE:
             getattr(self._lib, f"board_{name}").restype = ctypes.c_uint64
-        for name in ("board_read", "board_write", "bus_read"):
+        for name in ("board_read", "board_write"):
             getattr(self._lib, name).restype = ctypes.c_uint32
-        numbers = (ctypes.c_uint32(number) for number in arguments)
+        numbers = map(ctypes.c_uint32, (bus.data_bytes, bus.burst, bus.outstanding, bus.cores))
         self._board = ctypes.c_void_p(self._lib.board_open(ctypes.c_size_t(BASE), *numbers))
 
     def close(self) -> None:
         """Free it; it is not used any more."""
         self._lib.board_close(self._board)
-
-    _offset = 0
-    _lines = 1
 
     def _call(self, name: str, *arguments: object) -> int:
         """A function of the library; numbers that are no ctypes are of 64 bits."""
@@ -138,97 +134,6 @@ class Board:
         into = ctypes.create_string_buffer(300)
         self._call("complaint", into, len(into))
         return into.value.decode()
-
-
-class StreamBoard(Board):
-    """An accelerator with the sources of its streams, its row memory and the sink of the logits.
-
-    Parameters
-    ----------
-    program
-        What `library` gives for the design.
-    lanes
-        Of the design.
-    seed, gap
-        Pauses on every stream, and up to `gap` cycles before each access; 0: none.
-    """
-
-    def __init__(self, program: Path, lanes: int, seed: int = 0, gap: int = 0) -> None:
-        super().__init__(program, lanes, large=LARGE)
-        self.lanes, self.width = lanes, self._call("width")
-        self._call("pace", seed, gap)
-
-    def write(self, register: str | int, value: int, strobe: int = 15) -> bool:
-        """Write a register, as the CPU of the board does; what is refused is a complaint."""
-        address = REGISTER[register] if isinstance(register, str) else register
-        self._lib.bus_write(ctypes.c_size_t(BASE + address), ctypes.c_uint32(value))
-        return True
-
-    def offer(self, run: Run, table: np.ndarray) -> None:
-        """What the sources offer from now on, and the rows that the memory answers with."""
-        self._offer("model", run.model)
-        self._offer("tokens", run.tokens)
-        data = table.tobytes()
-        self._call("rows", data, len(data), table.shape[1], run.row_words, run.row_latency)
-
-    def send(self, stream: str, data: bytes, row_words: int = 0) -> None:
-        """One packet on `model` or `tokens`; or `push_rows`: rows that come by themselves.
-
-        row_words
-            Of the rows: each ends with `last`.
-        """
-        width = {"tokens": 4, "model": self.width}.get(stream, self.lanes)
-        packets = Packets.whole(data, width)
-        if row_words:
-            last = (bytes(row_words - 1) + b"\1") * (len(packets.last) // row_words)
-            packets = Packets(data, last)
-        self._offer(stream, packets)
-
-    def _offer(self, stream: str, packets: Packets) -> None:
-        ends = lasts(packets)
-        source = SOURCES.index(stream)
-        self._call("offer", source, packets.data, len(packets.data), ends.tobytes(), len(ends))
-
-    def silence_rows(self, cycles: int) -> None:
-        """The row memory says nothing for so long."""
-        self._call("silence_rows", cycles)
-
-    def take_logits(self, take: bool) -> None:
-        """Whether the sink takes logits."""
-        self._call("take_logits", int(take))
-
-    def take_packet(self) -> None:
-        """The sink takes the logits of one packet, and none after it."""
-        self._call("take_logits", 2)
-
-    @property
-    def left(self) -> tuple[int, int, int]:
-        """Words of the command stream and tokens that were not taken, and rows still to come."""
-        return self._call("model_left"), self._call("tokens_left"), self._call("rows_left")
-
-    def logits(self) -> tuple[list[int], int]:
-        """Those that came since the last call, and how many of them with `last`."""
-        room, ends = 4096, ctypes.c_size_t()
-        into = (ctypes.c_int32 * room)()
-        count = self._call("logits", into, room, ctypes.byref(ends))
-        return list(into[:count]), ends.value
-
-
-class MemoryBoard(Board):
-    """An accelerator with DMA on a memory that holds images.
-
-    Parameters
-    ----------
-    program
-        What `library` gives for the design and its bus.
-    bus
-        What it was made for.
-    """
-
-    def __init__(self, program: Path, bus: Bus) -> None:
-        of_bus = bus.data_bytes, bus.burst, bus.outstanding, bus.cores
-        super().__init__(program, *of_bus, large=LARGE_OF_MEMORY)
-        self.bus = bus
 
     def core(self, number: int) -> MemoryBoard:
         """The same board as seen from one of several cores: its registers and its line."""

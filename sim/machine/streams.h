@@ -140,15 +140,12 @@ class StreamMachine : public Machine {
   public:
     // Verilator gives a port of 4 bytes or more a type of as many.
     explicit StreamMachine(uint32_t lanes)
-        : lanes(lanes), model(sizeof top.s_axis_model_tdata), pushed(lanes), rows(lanes) {}
+        : lanes(lanes), model(sizeof top.s_axis_model_tdata), rows(lanes) {}
 
     const uint32_t lanes;
     Source model, tokens{4};
-    Source pushed;  // rows that come by themselves, before those that were asked for
     RowMemory rows;
     Stalls request_stalls, logits_stalls;
-    bool logits_ready = true;  // but for rests
-    bool one_packet = false;   // and not any more after its last logit
     std::vector<int32_t> logits;
     std::vector<size_t> lasts;  // places of those with `last`
 
@@ -156,7 +153,7 @@ class StreamMachine : public Machine {
         top.s_axis_model_tvalid = top.s_axis_tokens_tvalid = top.s_axis_rows_tvalid = 0;
         top.m_axis_request_tready = top.m_axis_logits_tready = 0;
         Machine::reset(cycles);
-        for (Source* source : {&model, &tokens, &pushed}) source->clear();
+        for (Source* source : {&model, &tokens}) source->clear();
         rows.reset();
         request_watch_.reset();
         logits_watch_.reset();
@@ -167,15 +164,11 @@ class StreamMachine : public Machine {
 
     void drive() override {
         Vtop& t = top;
-        const bool pushes = pushed.left();
         offer(model.offers(now), model, t.s_axis_model_tvalid, t.s_axis_model_tdata, t.s_axis_model_tlast);
         offer(tokens.offers(now), tokens, t.s_axis_tokens_tvalid, t.s_axis_tokens_tdata, t.s_axis_tokens_tlast);
-        if (pushes)
-            offer(pushed.offers(now), pushed, t.s_axis_rows_tvalid, t.s_axis_rows_tdata, t.s_axis_rows_tlast);
-        else
-            offer(rows.offers(now), rows, t.s_axis_rows_tvalid, t.s_axis_rows_tdata, t.s_axis_rows_tlast);
+        offer(rows.offers(now), rows, t.s_axis_rows_tvalid, t.s_axis_rows_tdata, t.s_axis_rows_tlast);
         t.m_axis_request_tready = !request_stalls.rest();
-        t.m_axis_logits_tready = logits_ready && !logits_stalls.rest();
+        t.m_axis_logits_tready = !logits_stalls.rest();
     }
     void see() override {
         Vtop& t = top;
@@ -186,17 +179,14 @@ class StreamMachine : public Machine {
         passes[Event::LOGITS] = t.m_axis_logits_tvalid && t.m_axis_logits_tready;
         if (passes[Event::MODEL]) model.take(now);
         if (passes[Event::TOKENS]) tokens.take(now);
-        if (passes[Event::ROWS]) pushed.left() ? pushed.take(now) : rows.take();
+        if (passes[Event::ROWS]) rows.take();
         watch(request_watch_, "m_axis_request", t.m_axis_request_tvalid, t.m_axis_request_tready,
               t.m_axis_request_tdata);
         watch(logits_watch_, "m_axis_logits", t.m_axis_logits_tvalid, t.m_axis_logits_tready,
               uint64_t(t.m_axis_logits_tlast) << 32 | t.m_axis_logits_tdata);
         if (passes[Event::REQUEST]) rows.ask(t.m_axis_request_tdata, now);
         if (passes[Event::LOGITS]) {
-            if (t.m_axis_logits_tlast) {
-                lasts.push_back(logits.size());
-                logits_ready &= !one_packet;
-            }
+            if (t.m_axis_logits_tlast) lasts.push_back(logits.size());
             logits.push_back(int32_t(t.m_axis_logits_tdata));
         }
     }

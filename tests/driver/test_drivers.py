@@ -316,6 +316,14 @@ def test_no_damage_of_an_image_is_used(
     assert (board.accesses[1], driver.model) == (0, "")
 
 
+def test_an_image_beyond_32_bits(driver: Driver, board: MemoryBoard, subject: Subject) -> None:
+    made = image_of(subject)
+    assert driver.use(image_bytes(made), (5 << 32) + PLACE) == 0
+    for section, offset in (("model", made.stream_offset), ("rows", made.rows_offset)):
+        halves = board.read(f"{section}_address"), board.read(f"{section}_address_high")
+        assert halves == (PLACE + offset, 5)
+
+
 def test_no_damage_in_memory_gives_logits(
     driver: Driver, board: MemoryBoard, subject: Subject
 ) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ import pytest
 from driver import bert2rtl
 from driver.bert2rtl import DeviceError, DmaAccelerator, InferenceError
 from golden.embedding import embed
+from golden.encoder import run as golden
 from golden.identity import identity_of
 from golden.random import random_model
 from quant.quantize.quantizers import wide_codes
@@ -26,7 +29,7 @@ from rtl.control.axi import REGISTERS
 from rtl.dma.registers import DMA_REGISTERS
 from rtl.interface.command import HEADER_BITS, MAGIC, PARAMETER_PLANES, SHARED_BIT, Flag, Opcode
 from rtl.interface.operation import Error
-from sim.machine.board import MemoryBoard
+from sim.machine.board import BASE, MemoryBoard
 from tests import zoo
 from tests.driver.conftest import CONFIG
 from tests.driver.drivers import PLACE, Bus
@@ -217,3 +220,31 @@ def test_many_sequences_with_logits_of_every_token(
     assert [len(logits) for logits in found] == [2 * tokens for tokens in lengths]
     with pytest.raises(InferenceError, match="LIMIT"):
         device.infer_all(*sequences, row_tiles=3)
+
+
+@pytest.mark.verilator
+def test_the_example_of_the_readme(
+    board: MemoryBoard, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On what it needs of PYNQ: golden's logits."""
+    (example,) = re.findall(r"```python\n(.*?)```", (DRIVER / "README.md").read_text(), re.DOTALL)
+
+    class Buffer(np.ndarray):
+        physical_address = PLACE
+
+        def flush(self) -> None:
+            board.hold({PLACE: self.tobytes()})
+
+    pynq = SimpleNamespace(
+        Overlay=lambda file: SimpleNamespace(ip_dict={"bert2rtl_0": {"phys_addr": BASE}}),
+        MMIO=lambda address, span: Bus(board),
+        allocate=lambda shape, dtype: np.zeros(shape, dtype).view(Buffer),
+    )
+    monkeypatch.setitem(sys.modules, "pynq", pynq)
+    monkeypatch.setitem(sys.modules, "bert2rtl", bert2rtl)
+    board.pace(1, gap=200)  # an access takes a CPU as long
+    subject = subjects(LANES)[0]
+    ids = [1, 2, 3, 4, 5]
+    exec(example, {"image": image_bytes(subject.image), "ids": ids})
+    expected = golden(subject.model, np.array(ids), np.zeros(5, int)).reshape(-1).tolist()
+    assert capsys.readouterr().out == f"{[expected]}\n"

@@ -3,10 +3,12 @@
 The logits are golden's; nothing of tb/ drives or watches the ports.
 """
 
+import ctypes
 import itertools
 import json
 import os
 import random
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import cocotb
 import numpy as np
 from cocotb.clock import Clock
+from cocotb.task import bridge, resume
 from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 from cocotbext.axi import (
     AxiLiteBus,
@@ -26,7 +29,11 @@ from cocotbext.axi import (
 
 from rtl.interface.command import VERSION
 from rtl.interface.config import Config
+from rtl.interface.operation import Error
+from sim.machine.board import BASE
+from tests.driver.drivers import BUSY, STILL_BUSY, CDriver
 from tests.zoo import Compiled
+from verify.driver import driver_library
 
 # docs/architecture.md
 ID, CONTROL, STATUS, CYCLES = 0x00, 0x1C, 0x20, 0x24
@@ -205,3 +212,75 @@ async def resets(dut: Any) -> None:
         await ClockCycles(dut.clk, draw.choice((3, 40, 150, 400, 900)))
         await host.reset(draw.choice((1, 3)))
         await host.infer(number % 2, 1 + draw.randrange(8), start_first=bool(number & 1))
+
+
+BUS_C = """
+uint32_t (*on_read)(uintptr_t);
+void (*on_write)(uintptr_t, uint32_t);
+uint32_t bus_read(uintptr_t address) { return on_read(address); }
+void bus_write(uintptr_t address, uint32_t value) { on_write(address, value); }
+"""
+
+
+@cocotb.test()
+async def the_c_driver(dut: Any) -> None:
+    """As it stands: golden's logits, errors, aborts; nothing that it writes is refused."""
+    host = await client(dut)
+    read = resume(host.registers.read_dword)
+    offer = resume(host.offer)
+    receive = resume(host.logits.recv)
+
+    @resume
+    async def write(address: int, value: int) -> None:
+        assert await host.write(address, value) == AxiResp.OKAY
+
+    @resume
+    async def run(cycles: int) -> None:
+        await ClockCycles(dut.clk, cycles)
+
+    with tempfile.TemporaryDirectory() as folder:
+        bus = Path(folder, "bus.c")
+        bus.write_text(BUS_C)
+        driver = CDriver(driver_library(bus, bus.parent))
+    reads = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_size_t)(lambda a: read(a - BASE))
+    writes = ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.c_uint32)(
+        lambda a, value: write(a - BASE, value)
+    )
+    for name, function in (("on_read", reads), ("on_write", writes)):
+        pointer = ctypes.c_void_p.in_dll(driver.library, name)
+        pointer.value = ctypes.cast(function, ctypes.c_void_p).value
+
+    def right(expected: list[int]) -> bool:
+        return np.frombuffer(bytes(receive().tdata), "<i4").tolist() == expected
+
+    @bridge
+    def play() -> None:
+        assert driver.open() == 0
+        for number, one in enumerate(host.models):
+            stream = one.program.stream()
+            assert driver.check(stream) == (0, one.program.tokens)
+            assert driver.check_rows(stream, one.table.tobytes()) == 0
+            assert driver.start() == 0
+            assert driver.start() == driver.result() == driver.counters()[0] == BUSY
+            expected = offer(number, 5)
+            waits = driver.wait, lambda: driver.wait_interrupt(lambda: run(50))
+            assert waits[number]() == 0
+            assert right(expected)
+            code, counted = driver.counters()
+            cycles, *parts = counted.values()
+            assert (code, cycles) == (0, sum(parts))
+            assert driver.acknowledge() == (number == 0)
+        expected = offer(0, 3)
+        host.logits.pause = True
+        assert driver.start() == 0
+        run(3000)
+        assert driver.abort(10) == STILL_BUSY  # too late: the logits are leaving
+        host.logits.pause = False
+        assert driver.wait() == 0
+        assert right(expected)
+        assert driver.start() == 0
+        offer(1, 4)
+        run(300)
+        assert driver.abort() == driver.result() == Error.ABORTED
+
+    await play()

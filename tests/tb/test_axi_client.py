@@ -27,6 +27,7 @@ def test_a_foreign_client(simulator: str) -> None:
         *["inferences"] * 4,
         "interrupts",
         "resets",
+        "the_c_driver",
     ]
 
 
