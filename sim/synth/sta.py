@@ -225,7 +225,7 @@ def analyse(
     """
     program = shutil.which(PROGRAM)
     if program is None:
-        raise SynthesisError("OpenSTA (sta) is not installed: run `make setup-asic` first")
+        raise SynthesisError("OpenSTA (sta) is not installed: run `apt-get install opensta` first")
     top = "top"
     period = 1e3 / clock_mhz
     (clock,) = netlist.ports["clk"][1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import subprocess
 import warnings
 from collections import deque
@@ -17,18 +16,21 @@ import pytest
 pytest.importorskip("litex")
 
 from amaranth.hdl import UnusedElaboratable
+from litex.build.sim import SimPlatform
+from litex.soc.integration.soc_core import SoCCore
 from litex.soc.interconnect.axi import AXIInterconnectShared, AXIInterface
 from migen import Module
+from migen.genlib.io import CRG
 from migen.sim import passive, run_simulation
 
-from boards.litex.guard import ReadGuard
-from boards.litex.soc import BASE, SimulatedSoC, add_accelerator
+from boards.litex import BASE, ReadGuard, add_accelerator
+from boards.project import quiet
+from boards.simulation import PADS, SimulatedSoC
 from rtl.accelerator_dma import NAME, AcceleratorDma
 from rtl.dma.bus import Bus
 from rtl.generate.sheet import describe
 from rtl.interface.config import Config
 from sim.simulators import clean_environment
-from tests.tiers import quick
 
 ORIGIN, SIZE = 0x4000_0000, 0x2000
 OUTSTANDING = 4
@@ -146,14 +148,9 @@ def test_litex_answers_a_burst_without_a_slave_with_one_beat() -> None:
     assert [(resp, last) for resp, _, last in traffic.beats] == [(2, 1)]
 
 
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LiteX tells every step."""
-    monkeypatch.setattr(logging.root.manager, "disable", logging.INFO)
-
-
-def facts_of(bus: Bus) -> dict[str, Any]:
-    """What rtl.generate says of an accelerator, which takes longer to make."""
+def facts_of(data_bits: int) -> dict[str, Any]:
+    """The facts of an accelerator, without its Verilog."""
+    bus = Bus(data_bits=data_bits)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnusedElaboratable)
         found = describe(AcceleratorDma(CONFIG, bus), NAME, CONFIG, trace=False)
@@ -170,21 +167,50 @@ def black_box(facts: dict[str, Any]) -> str:
     return f"(* blackbox *) module {NAME}({', '.join(lines)}); endmodule\n"
 
 
-@pytest.mark.parametrize("standard", quick(["axi", "wishbone"]))
-def test_it_elaborates_in_a_soc(
-    standard: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each pin of it is connected, by Verilator; LiteX knows its place, master and interrupt."""
+class SmallSoC(SoCCore):
+    """A SoC with its memory on the bus."""
+
+    def __init__(self, standard: str, cpu: str | None) -> None:
+        platform = SimPlatform("SIM", list(PADS))
+        self.crg = CRG(platform.request("sys_clk"))
+        super().__init__(
+            platform,
+            1e6,
+            bus_standard=standard,
+            cpu_type=cpu,
+            cpu_variant="lite" if cpu else None,
+            integrated_rom_size=SIZE,
+            integrated_main_ram_size=SIZE,
+            with_uart=False,
+        )
+
+
+SOCS = {
+    "LiteDRAM, no CPU": SimulatedSoC,
+    "no CPU": lambda: SmallSoC("wishbone", None),
+    "CPU on Wishbone": lambda: SmallSoC("wishbone", "vexriscv"),
+    "CPU on AXI4": lambda: SmallSoC("axi", "vexriscv"),
+}
+
+
+@pytest.mark.parametrize("name", SOCS)
+def test_it_elaborates_in_a_soc(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pin is connected, by Verilator; LiteX knows its place, reads and interrupt."""
     monkeypatch.chdir(tmp_path)
-    facts = facts_of(Bus(data_bits=32))
-    soc = SimulatedSoC(facts, SIZE, standard)
-    box = tmp_path / "box.v"
-    box.write_text(black_box(facts))
-    soc.platform.add_source(str(box))
-    soc.build(build_dir=str(tmp_path), run=False)
+    facts = facts_of(32)
+    with quiet():
+        soc = SOCS[name]()
+        add_accelerator(soc, facts)
+        box = tmp_path / "box.v"
+        box.write_text(black_box(facts))
+        soc.platform.add_source(str(box))
+        soc.build(build_dir=str(tmp_path), run=False)
     assert soc.bus.regions["accelerator"].origin == BASE
-    assert "accelerator" in soc.bus.masters
-    assert soc.constants["ACCELERATOR_INTERRUPT"] == soc.irq.locs["accelerator"]
+    dram = name.startswith("LiteDRAM")
+    assert ("accelerator" in soc.bus.masters) != dram
+    if dram:
+        assert len(soc.sdram.crossbar.masters) == 2
+    assert ("ACCELERATOR_INTERRUPT" in soc.constants) == name.startswith("CPU")
     # What LiteX's own simulation switches off.
     style = ("lint", "COMBDLY", "CASEINCOMPLETE", "TIMESCALEMOD", "BLKANDNBLK")
     command = ["verilator", "--lint-only", *(f"-Wno-{rule}" for rule in style), "-Wwarn-PINMISSING"]
@@ -199,7 +225,11 @@ def test_it_elaborates_in_a_soc(
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_bus_of_another_width_is_refused() -> None:
-    soc = SimulatedSoC(facts_of(Bus(data_bits=32)), SIZE, "axi")
-    with pytest.raises(ValueError, match="data_bits is 64: the bus of this SoC has 32 bits"):
-        add_accelerator(soc, facts_of(Bus(data_bits=64)))
+def test_a_memory_of_another_width_and_an_l2_cache_are_refused() -> None:
+    with quiet():
+        soc = SimulatedSoC()
+        with pytest.raises(ValueError, match="data_bits is 64: the memory of this SoC is read in"):
+            add_accelerator(soc, facts_of(64))
+        soc.l2_cache = Module()
+        with pytest.raises(ValueError, match=r"has an L2 cache, .*: make it with l2_size=0"):
+            add_accelerator(soc, facts_of(32))

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from boards.host import classify as board
 from golden import encoder, store
 from quant import ablation, calibrate, classify, evaluate, inspect, report
 from quant import embed as embedding
@@ -391,9 +390,6 @@ def test_what_takes_no_rows_says_so(
     ids = tmp_path / "ids"
     ids.write_text("0 1\n")
     refused(vectors.main, [*common, "--ids", str(ids)], "a model of files, whose ids are the num")
-    refused(
-        board.main, [str(file), *common, "--load", str(file)], "a model of files, whose rows are"
-    )
 
 
 @pytest.mark.parametrize(

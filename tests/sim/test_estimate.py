@@ -378,7 +378,9 @@ def test_another_family_is_never_taken_for_smaller_than_the_ecp5() -> None:
             assert needed["LUT"] >= told["LUT4"]
             assert (needed["FF"], needed["block RAM"]) >= (told["FF"], told["block RAM"])
             array = {"Gowin": lanes / 2, "Intel": lanes / 3}.get(name.split()[0], lanes)
+            array = lanes / 2 if name == "Intel MAX 10" else array
             other = {"Intel": outside / 2, "Lattice iCE40": outside * 8 / 7}
+            other["Intel MAX 10"] = outside
             rest = other.get(name, other.get(name.split()[0], outside))
             assert needed["DSP"] == ceil(round(array + rest, 6))
 

@@ -34,7 +34,7 @@ from tests.tiers import quick
 CONFIG = Config(lanes=4)
 INSTALLED = osu018.LIBRARY.is_dir() and shutil.which(sta.PROGRAM) is not None
 needs_cells = pytest.mark.skipif(
-    not INSTALLED, reason="standard cells and OpenSTA are not installed: make setup-asic"
+    not INSTALLED, reason="standard cells and OpenSTA are not installed"
 )
 
 
@@ -529,13 +529,15 @@ def test_without_the_library_the_command_to_run_is_named(
     for main in (command.main, gates.main):
         assert main(["reciprocal", "--target", "osu018"]) == 3
         said = capsys.readouterr().err.splitlines()[-1]
-        assert said.endswith("is missing): run `make setup-asic` first")
+        assert said.endswith("is missing): run `apt-get install qflow-tech-osu018 opensta` first")
 
 
 @needs_cells
 def test_without_opensta_the_command_to_run_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sta.shutil, "which", lambda name: None)
-    with pytest.raises(SynthesisError, match=r"\(sta\) is not installed: run `make setup-asic`"):
+    with pytest.raises(
+        SynthesisError, match=r"\(sta\) is not installed: run `apt-get"
+    ):
         sta.analyse(sta.Flat(), Path(), 100.0, {})
 
 

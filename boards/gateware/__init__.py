@@ -1,1 +1,0 @@
-"""Gateware around the accelerator on an FPGA board."""

@@ -1,1 +1,0 @@
-"""Programs for a computer that a board hangs on by a serial line."""

@@ -1,1 +1,0 @@
-"""The boards in simulation: chips in C++ around the gateware's Verilog."""
