@@ -60,7 +60,8 @@ what one is.
 {TARGET}: area, clock and power in OSU's standard cells for a 0.18 um process, which
 `apt-get install qflow-tech-osu018 opensta` brings. RAMs and ROMs are counted in bits: they are
 macros on a chip. Gates are sized and buffered for --freq in the slow corner, which is assumed to be
-{SLOW} times as slow as the library's only one. Timing and power are those of cells without wires and clock tree.
+{SLOW} times as slow as the library's only one. Timing and power are those of cells without wires
+and clock tree.
 
 All counts are of the unit alone, with trace ports.
 """
