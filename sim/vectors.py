@@ -11,6 +11,7 @@ from cli.command import run_command
 from cli.files import write_json
 from cli.machine import BUILD
 from cli.options import Parser, add_json, add_tokens, positive
+from cli.words import counted
 
 import numpy as np
 
@@ -136,7 +137,7 @@ def _command(options: argparse.Namespace) -> None:
     print(f"{'unit':12}{'vectors':>8}{'inputs':>12}{'outputs':>12}")
     for unit, count in counts.items():
         print(f"{unit:12}{count['vectors']:8}{count['input']:12,}{count['output']:12,}")
-    print(f"{len(sequences)} sequences, written to {options.out}/{vectors.INDEX}")
+    print(f"{counted(len(sequences), 'texts')}, written to {options.out}/{vectors.INDEX}")
     if options.json:
         write_json(options.json, counts)
 

@@ -140,11 +140,11 @@ def report(prediction: Prediction, multipliers: int) -> str:
         ]
     )
     ideal, span = layers(prediction, multipliers)
-    microseconds = prediction.cycles / CLOCK_MHZ
+    milliseconds = prediction.cycles / CLOCK_MHZ / 1e3
     return (
         f"{table(headings, rows)}\n\n"
-        f"{prediction.cycles:,} cycles from the start to the last logit: {microseconds:,.1f} us at "
-        f"{CLOCK_MHZ} MHz, {1e6 / microseconds:,.0f} a second.\n"
+        f"{prediction.cycles:,} cycles from the start to the last logit: {milliseconds:,.2f} ms at "
+        f"{CLOCK_MHZ} MHz, {1e3 / milliseconds:,.0f} texts a second.\n"
         f"Encoder layers: ideal {ideal:,.0f} cycles (MACs / (N x M)), "
         f"{ideal / prediction.cycles:.1%} of the total and {ideal / span:.1%} of the {span:,} from "
         "their first operand to their last.\nStalls stand with the phase that waited; the rest of "
@@ -470,7 +470,7 @@ def _streamed(options: argparse.Namespace, model: Model, program: Program) -> It
         found = predict(program, tokens, stream_bytes=rate, stream_ahead=ahead, row_latency=latency)
         played = None
         if options.play:
-            stage(f"playing {tokens} tokens on {config.lanes} x {config.tile_columns}")
+            stage(f"playing {tokens:,} tokens on {config.lanes} x {config.tile_columns}")
             setup = Setup(
                 model=model,
                 config=config,

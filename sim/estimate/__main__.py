@@ -197,7 +197,7 @@ def _resources(needed: dict[str, int], errors: dict[str, float]) -> str:
 
 def _times(told: Performance, clock: float) -> str:
     return (
-        f"{told.cycles:,} cycles for {told.tokens} tokens: {told.milliseconds:,.2f} ms at "
+        f"{told.cycles:,} cycles for {told.tokens:,} tokens: {told.milliseconds:,.2f} ms at "
         f"{clock:g} MHz, {told.a_second:,.1f} a second; utilisation {told.utilisation:.1%}.\n"
         f"It reads {told.stream_bytes:,} bytes of command stream and {told.row_bytes:,} of "
         f"embedding rows: {told.megabytes_a_second:,.1f} MB/s on average, "

@@ -12,6 +12,7 @@ from cli.command import run_command
 from cli.files import write_json
 from cli.options import Parser, add_json
 from cli.progress import stage
+from cli.words import counted
 
 from rtl.generate.units import UNITS
 from rtl.interface.config import Config
@@ -90,7 +91,7 @@ def _run(options: argparse.Namespace) -> None:
                 round(time.monotonic() - start, 1),
             ]
         )
-        stage(f"{design.name}: every bit equal in {len(tests)} tests")
+        stage(f"{design.name}: every bit equal in {counted(len(tests), 'tests')}")
     head = ["unit", "configuration", "tests", "cycles", "seconds"]
     if options.json is not None:
         write_json(options.json, [dict(zip(head, row, strict=True)) for row in rows])

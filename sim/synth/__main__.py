@@ -12,6 +12,7 @@ from cli.command import run_command
 from cli.files import write_json
 from cli.options import Parser, add_json, add_seed, positive
 from cli.progress import stage
+from cli.words import counted
 
 from rtl.interface.config import Config, array
 from rtl.interface.options import add_config_options, config_of
@@ -145,14 +146,14 @@ def _mhz(timing: Timing | None) -> str:
 
 
 def _seeds(count: int) -> str:
-    return "1 seed" if count == 1 else f"{count} seeds"
+    return counted(count, "seeds")
 
 
 def describe_throughput(speed: Throughput) -> str:
     return (
-        f"At the median: {speed.milliseconds:.2f} ms a sentence of {speed.tokens} tokens "
+        f"At the median: {speed.milliseconds:.2f} ms a text of {speed.tokens:,} tokens "
         f"({speed.cycles:,} cycles, {LAYERS} layers as large as the limits), "
-        f"{speed.a_second:,.1f} sentences a second; {speed.gops:.2f} GOPS, "
+        f"{speed.a_second:,.1f} texts a second; {speed.gops:.2f} GOPS, "
         f"{speed.gops_a_dsp:.3f} a DSP (two operations a MAC, padding left out)"
     )
 

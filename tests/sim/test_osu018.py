@@ -535,9 +535,7 @@ def test_without_the_library_the_command_to_run_is_named(
 @needs_cells
 def test_without_opensta_the_command_to_run_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sta.shutil, "which", lambda name: None)
-    with pytest.raises(
-        SynthesisError, match=r"\(sta\) is not installed: run `apt-get"
-    ):
+    with pytest.raises(SynthesisError, match=r"\(sta\) is not installed: run `apt-get"):
         sta.analyse(sta.Flat(), Path(), 100.0, {})
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from cli.command import Different, Exit, run_command
 from cli.files import write_json
 from cli.options import Parser, add_columns, add_dask, add_jobs, add_json, add_seed, positive, whole
+from cli.words import counted
 
 from rtl.interface.config import LANES
 from rtl.interface.operation import Error
@@ -111,7 +112,7 @@ def _run(options: argparse.Namespace) -> int:
     told = [f"{Error(c).name if c in set(Error) else c} {codes[c]:,}" for c in sorted(codes)]
     print(f"\ncodes of the inferences: {', '.join(told)}")
     total = sum(ran.values())
-    print(f"{total:,} cases in {seconds:.1f} s: {len(failures)} failures")
+    print(f"{counted(total, 'cases')} in {seconds:.1f} s: {counted(len(failures), 'failures')}")
     if options.json:  # without what depends on the machine: the same cases give the same file
         write_json(
             options.json,
@@ -128,7 +129,8 @@ def _run(options: argparse.Namespace) -> int:
         )
     if failures:
         raise Different(
-            f"{len(failures)} of {total} cases failed; first: {failures[0]['reproduce']}"
+            f"{len(failures):,} of {counted(total, 'cases')} failed; "
+            f"first: {failures[0]['reproduce']}"
         )
     return Exit.OK
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cli.progress import progress, stage
+from cli.words import counted
 
 from rtl.interface.config import Config, array
 from rtl.interface.options import mechanisms_of
@@ -56,8 +57,9 @@ class Score:
         named = [self.unit, array(config.lanes, config.tile_columns), *has, f"seed {self.seed}"]
         return (
             f"{', '.join(named)}: "
-            f"{self.mutants:,} mutants, {self.killed:,} killed, {len(self.equivalent)} equivalent, "
-            f"{len(self.known)} known survivors, {len(self.new)} new: {self.percent:.1f} %"
+            f"{self.mutants:,} mutants, {self.killed:,} killed, "
+            f"{len(self.equivalent):,} equivalent, {counted(len(self.known), 'known survivors')}, "
+            f"{len(self.new):,} new: {self.percent:.1f} %"
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -128,7 +130,7 @@ def score(
             found.equivalent.append(mutant)
         else:
             found.known.append((mutant, entry.why))
-    stage(f"proving what survives of {unit}: {len(open_ones)} mutants")
+    stage(f"proving what survives of {unit}: {counted(len(open_ones), 'mutants')}")
     for mutant, same in zip(open_ones, equivalents(whole, unit, open_ones, jobs)):
         (found.equivalent if same else found.new).append(mutant)
     return found
