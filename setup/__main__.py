@@ -32,7 +32,7 @@ PROFILES = {
     "sim": HARDWARE,
     "train": TRAINING,
     "synth": (*SYNTHESIS, "firmware"),
-    "test": (*SYNTHESIS, *TRAINING, "parquet", "onnx", "docs", "cluster", "dev"),
+    "test": (*SYNTHESIS, *TRAINING, "parquet", "docs", "cluster", "dev"),
 }
 
 

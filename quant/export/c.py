@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from typing import Any
@@ -24,10 +23,8 @@ from quant.model.spec import (
 )
 from quant.quantize.decode import scale
 
-PREFIX = "bert"  # as it stands in INFERENCE
 INFERENCE = ("bert_infer.h", "bert_model.h", "bert_infer.c", "bert_main.c")
 GENERATED = ("bert_shape.h", "bert_model.c")
-LONGEST = 64  # of a prefix: file names and C++ compilers take more
 
 PART = 1024  # BERT_PART; C99 asks compilers for strings of 4095 characters
 _LITERAL = 64  # codes in one literal; literals that follow each other are one string
@@ -35,51 +32,24 @@ _NUMBERS = 16  # numbers in a line
 _NO_LINEAR = "{0, 0, NULL, NULL, NULL, NULL, NULL, NULL}"
 
 # A byte as it stands in a string. Octal digits are escaped, so that none follows an escape and
-# this may be short; a question mark, so that there are no trigraphs; an underscore, so that
-# nothing in a string begins like a name.
+# this may be short; a question mark, so that there are no trigraphs.
 _BYTES = [
     chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?_01234567' else f"\\{byte:o}"
     for byte in range(256)
 ]
 
 
-def check_prefix(prefix: str) -> None:
-    """Raises ValueError unless names that begin with `prefix` and _ are C's and C++'s, and free."""
-    allowed = re.fullmatch(r"[A-Za-z](_?[A-Za-z0-9])*", prefix, re.ASCII)
-    if not allowed or len(prefix) > LONGEST:
-        raise ValueError(
-            f"--prefix is {prefix!r}: it must be a C identifier of up to {LONGEST} characters "
-            "that begins with a letter, without __ and without _ at its end"
-        )
-    if prefix.lower() == "b2rtl":
-        raise ValueError(
-            f"--prefix is {prefix!r}: the names of the accelerator's driver begin so: "
-            f"choose another, for example {PREFIX}"
-        )
-
-
-def names(prefix: str = PREFIX) -> list[str]:
-    """The files of the C export."""
-    return [_prefixed(name, prefix) for name in (*INFERENCE, *GENERATED)]
-
-
-def sources(model: Model, info: Mapping[str, Any], prefix: str = PREFIX) -> dict[str, str]:
+def sources(model: Model, info: Mapping[str, Any]) -> dict[str, str]:
     """The files of the C export by name, 7-bit text.
 
     info is what the store has beside the model; its labels and the scale of the logits become a
-    comment. The names of all files, types, functions and objects with linkage begin with `prefix`
-    and _, those of macros and constants with the same in capitals. Raises ValueError for a prefix
-    that is not one.
+    comment.
     """
-    check_prefix(prefix)
     here, has = resources.files(__package__ or "quant.export"), _mechanisms(model)
     texts = {name: _resolved(here.joinpath(name).read_text(), has) for name in INFERENCE}
     rows = is_given(info)
-    texts["bert_shape.h"] = _shape(model, rows)
+    texts["bert_shape.h"] = _comment(info) + _shape(model, rows)
     texts["bert_model.c"] = "".join(_model(model, rows, has))
-    texts = {_prefixed(name, prefix): _prefixed(text, prefix) for name, text in texts.items()}
-    shape = _prefixed("bert_shape.h", prefix)
-    texts[shape] = _comment(info) + texts[shape]  # its labels may be any words
     return texts
 
 
@@ -119,14 +89,6 @@ def _resolved(text: str, has: Mapping[str, bool]) -> str:
         if False not in holds:
             kept.append(line)
     return "".join(kept)
-
-
-def _prefixed(text: str, prefix: str) -> str:
-    if prefix == PREFIX:
-        return text
-    small, capital = f"{PREFIX}_", f"{PREFIX}_".upper()
-    begun = {small: f"{prefix}_", capital: f"{prefix}_".upper()}
-    return re.sub(rf"\b({small}|{capital})", lambda found: begun[found[1]], text)
 
 
 def _shape(model: Model, given: bool) -> str:

@@ -65,7 +65,7 @@ def test_refusals(quantized: Path, tmp_path: Path, capsys) -> None:
     good = ["c", "--quantized", str(quantized), "-o"]
     out, file = tmp_path / "out", tmp_path / "file"
     file.write_text("mine")
-    assert f"error: {file} is a file: name a directory" in refused(*good, str(file))
+    assert f"{file} is a file: give the name of a folder" in refused(*good, str(file))
     assert refused(*good, str(file / "below")).startswith("error: ")
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "nowhere")
