@@ -119,7 +119,7 @@ def test_figures_go_to_standard_output_alone(capsys: pytest.CaptureFixture[str])
 
     def body(arguments: list[str]) -> None:
         parser = Parser("some.command", "", "")
-        add_json(parser, {"n": "a number"})
+        add_json(parser)
         options = parser.parse_args(arguments)
         print("a table")
         if options.json:

@@ -4,7 +4,6 @@ import ast
 import importlib
 import os
 import random
-import re
 import shlex
 import subprocess
 import sys
@@ -108,13 +107,6 @@ def test_help_has_examples_that_are_of_this_command(name, capsys):
         words = shlex.split(line)
         if words[2] == name:
             assert {w for w in words if w.startswith("--")} <= set(known), line
-
-
-def test_help_shows_the_keys_of_the_json_that_the_command_writes(name, capsys):
-    writes = "--json" in options_of(name, capsys)
-    ends(name, "--help")
-    shown = capsys.readouterr().out.partition("keys of --json FILE")[2]
-    assert writes == bool(re.search(r"^  [a-z{\[]", shown.partition("examples:")[0], re.M))
 
 
 def test_version(name, capsys):

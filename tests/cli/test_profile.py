@@ -65,7 +65,7 @@ def distributions(extras: tuple[str, ...]) -> set[str]:
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the packages of the profile `sim`."""
     folder = tmp_path_factory.mktemp("packages")
-    for name in distributions(PROFILES["sim"].extras):
+    for name in distributions(PROFILES["sim"]):
         one = metadata.distribution(name)
         for top in {file.parts[0] for file in one.files or ()} - {"..", "__pycache__"}:
             place = folder / top
@@ -88,8 +88,6 @@ def run(environment: Path, build: Path, *words: str) -> subprocess.CompletedProc
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_help_needs_no_more_and_two_seconds(name: str, environment: Path, tmp_path: Path) -> None:
-    if name.startswith("boards.host."):
-        pytest.skip("a computer with a board has a profile of its own")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = run(environment, tmp_path, name, "--help")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
