@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -84,7 +85,7 @@ def _command(options: argparse.Namespace) -> None:
         with project.quiet():
             project.write_project(soc, folder, options.build)
     except OSError as error:
-        reason = str(error).splitlines()[0].rstrip(":")
+        reason = re.split(r",|:?\n", str(error))[0]
         raise ToolError(f"the tools of {options.board} did not run ({reason}); {folder}") from None
     for name, region in sorted(soc.bus.regions.items(), key=lambda entry: entry[1].origin):
         print(f"{region.origin:#010x} {region.size:>#11x} bytes  {name}")
