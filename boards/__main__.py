@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -77,12 +78,15 @@ def _command(options: argparse.Namespace) -> None:
     project.add(soc, config, folder)
     open_tools = platform.toolchain.__class__.__name__ == project.OPEN_TOOLCHAIN
     if open_tools:
-        project.use_open_tools(soc, folder)
+        platform.toolchain._pnr_opts += project.PLACEMENT
+        if options.build:
+            project.use_open_tools(folder)
     try:
         with project.quiet():
             project.write_project(soc, folder, options.build)
     except OSError as error:
-        raise ToolError(f"{folder / 'gateware'} is written, but was not built: {error}") from None
+        reason = re.split(r",|:?\n", str(error))[0]
+        raise ToolError(f"the tools of {options.board} did not run ({reason}); {folder}") from None
     for name, region in sorted(soc.bus.regions.items(), key=lambda entry: entry[1].origin):
         print(f"{region.origin:#010x} {region.size:>#11x} bytes  {name}")
     print(f"{folder / 'csr.csv'} has every register; tools: {folder / 'gateware'}")

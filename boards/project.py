@@ -11,7 +11,7 @@ import logging
 import os
 import pkgutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from cli.files import write_if_changed
 
 import litex_boards.targets
 from litedram.init import get_sdram_phy_py_header
+from litex.build.generic_platform import ConstraintError
 from litex.soc.integration.builder import Builder
 from litex.soc.integration.soc_core import SoCCore, soc_core_argdict, soc_core_args
 
@@ -39,8 +40,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 CORE = ("--cpu-type=None", "--l2-size=0", "--no-uart", "--no-timer", "--integrated-sram-size=0")
 CORE_WITH_CPU = ("--l2-size=0", "--uart-name=crossover")
 BAUD = 1_000_000
-RAM_BYTES = 0x8000
-"""Of the memory in block RAM where the SoC has no LiteDRAM."""
+BRIDGES = ("with_etherbone", "with_uartbone", "with_jtagbone")
+"""Ways from a computer to the bus, the fastest first."""
+RAM_BASE, RAM_BYTES = 0x4000_0000, 0x8000
+"""The memory in block RAM where the SoC has no LiteDRAM."""
 OPEN_TOOLCHAIN = "LatticeTrellisToolchain"
 OPEN_TOOLS = ("yosys", "nextpnr-ecp5", "ecppack")
 PLACEMENT = "--placer static --router router1 --report timing.json "
@@ -63,27 +66,42 @@ def base_soc(board: str, arguments: dict[str, Any]) -> SoCCore:
     Raises
     ------
     ValueError
-        The board or an argument is not known.
+        The board or an argument is not known, or litex-boards cannot make the SoC.
     """
     if board not in board_names():
         raise ValueError(f"--board {board}: not a board of litex-boards; --list shows them")
-    base = importlib.import_module(f"litex_boards.targets.{board}").BaseSoC
-    known = inspect.signature(base).parameters
-    for name in arguments:
-        if name not in (known.keys() | inspect.signature(SoCCore).parameters.keys()):
-            choice = ", ".join(each for each in known if each != "kwargs")
-            raise ValueError(f"--argument {name}: {board} has {choice}")
     core = argparse.ArgumentParser()
     soc_core_args(core)
     options = CORE_WITH_CPU if "cpu_type" in arguments else CORE
-    etherbone = "with_etherbone" in known
     chosen = soc_core_argdict(core.parse_args([*options, f"--uart-baudrate={BAUD}"]))
-    chosen |= {"with_etherbone": True} if etherbone else {"with_uartbone": True}
     chosen |= DEFAULTS.get(board, {}) | arguments
-    soc = base(**chosen)
-    if "main_ram" not in soc.bus.regions:
-        soc.add_ram("main_ram", soc.mem_map["main_ram"], RAM_BYTES)
+    try:
+        base = importlib.import_module(f"litex_boards.targets.{board}").BaseSoC
+        known = inspect.signature(base).parameters
+        for name in arguments:
+            if name not in (known.keys() | inspect.signature(SoCCore).parameters.keys()):
+                choice = ", ".join(each for each in known if each != "kwargs")
+                raise ValueError(f"--argument {name}: {board} has {choice}")
+        bridges = [bridge for bridge in BRIDGES if bridge in (known.keys() | chosen.keys())]
+        soc = _first(base, chosen, bridges)
+        if not soc.bus.masters:
+            raise ValueError(f"--board {board}: litex-boards' SoC has no bridge to a computer")
+        if "main_ram" not in soc.bus.regions:
+            soc.add_ram("main_ram", soc.mem_map.get("main_ram", RAM_BASE), RAM_BYTES)
+    except ValueError:
+        raise
+    except Exception as error:  # the boards are 160 programs of others
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ValueError(f"--board {board}: litex-boards cannot make its SoC ({reason})") from None
     return soc
+
+
+def _first(base: Any, chosen: dict[str, Any], bridges: Sequence[str]) -> SoCCore:
+    """The SoC with the first bridge for which the board has pins."""
+    for bridge in bridges[:-1]:
+        with contextlib.suppress(ConstraintError):
+            return base(**chosen | {bridge: True})
+    return base(**chosen | {bridges[-1]: True})
 
 
 def check_part(device: str, config: Config) -> None:
@@ -140,7 +158,7 @@ def write_project(soc: SoCCore, folder: Path, run: bool, **arguments: Any) -> No
     builder.build(run=run, **arguments)
 
 
-def use_open_tools(soc: SoCCore, folder: Path) -> None:
+def use_open_tools(folder: Path) -> None:
     """Put the yowasp tools where LiteX looks for Yosys and nextpnr: first on PATH.
 
     Raises
@@ -157,7 +175,6 @@ def use_open_tools(soc: SoCCore, folder: Path) -> None:
         (programs / name).unlink(missing_ok=True)
         (programs / name).symlink_to(program)
     os.environ["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    soc.platform.toolchain._pnr_opts += PLACEMENT
 
 
 def check_routed(gateware: Path, megahertz: float) -> None:

@@ -88,6 +88,15 @@ def test_refusals(
     assert not list(folder.iterdir())
 
 
+def test_tools_that_are_missing_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert command.main(["--board", "digilent_arty", "--lanes", "4", "--build"]) == 3
+    error = capsys.readouterr().err
+    assert "did not run (Unable to find or source Vivado toolchain)" in error
+
+
 def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--list"]) == 0
     assert set(BOARDS) < set(capsys.readouterr().out.split())
