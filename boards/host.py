@@ -76,7 +76,7 @@ class Registers:
 
 
 class Board:
-    """A SoC behind `bus`, with its memory initialised.
+    """A SoC behind `bus`.
 
     Parameters
     ----------
@@ -93,26 +93,17 @@ class Board:
     Raises
     ------
     ToolError
-        The board does not answer, its memory does not hold what is written, or its accelerator is
-        of another version.
+        The board does not answer, or its accelerator is of another version.
     """
 
     def __init__(self, bus: Any, project: Path) -> None:
-        self.bus = bus
+        self.bus, self.sequence = bus, project / "sdram_init.py"
         self.memory, self.bytes = bus.mems.main_ram.base, bus.mems.main_ram.size
         self.megahertz = bus.constants.config_clock_frequency / 1e6
         try:
             self.accelerator = DmaAccelerator(Registers(bus, bus.mems.accelerator.base))
         except DeviceError as error:
             raise ToolError(str(error)) from None
-        sequence = project / "sdram_init.py"
-        if sequence.exists() and not self._holds():
-            self._initialise(runpy.run_path(str(sequence)))
-        if not self._holds():
-            raise ToolError(
-                "the board's memory does not hold what is written: LiteX's BIOS trains DDR memory, "
-                "so build the SoC with --argument cpu_type=vexriscv"
-            )
 
     def _holds(self) -> bool:
         """Write the memory's last two words and read them again."""
@@ -121,9 +112,9 @@ class Board:
             self.bus.write(address, pattern)
         return tuple(self.bus.read(address) for address in addresses) == PATTERNS
 
-    def _initialise(self, header: dict[str, Any]) -> None:
+    def _initialise(self) -> None:
         """Send the memory the commands of LiteDRAM's sequence."""
-        regs = self.bus.regs
+        header, regs = runpy.run_path(str(self.sequence)), self.bus.regs
         for comment, address, bank, command, cycles in header["init_sequence"]:
             regs.sdram_dfii_pi0_address.write(address)
             regs.sdram_dfii_pi0_baddress.write(bank)
@@ -136,12 +127,15 @@ class Board:
         regs.sdram_dfii_control.write(header["dfii_control_sel"])
 
     def load(self, image: bytes) -> None:
-        """Use an image, and write it into the memory unless it lies there; its header comes last.
+        """Use an image; initialise the memory and write it there unless it has it already.
+
+        The header is written last, so that half an image is none.
 
         Raises
         ------
         ToolError
-            It is larger than the memory, is not for this accelerator, or did not arrive.
+            It is larger than the memory, is not for this accelerator, or did not arrive; or the
+            memory does not hold what is written.
         """
         if len(image) > self.bytes - 4 * len(PATTERNS):
             raise ToolError(
@@ -156,6 +150,13 @@ class Board:
         head = HEADER.size // 4
         if self.bus.read(self.memory, head) == words[:head]:
             return
+        if self.sequence.exists():
+            self._initialise()
+        if not self._holds():
+            raise ToolError(
+                "the board's memory does not hold what is written: LiteX's BIOS trains DDR memory, "
+                "so build the SoC with --argument cpu_type=vexriscv"
+            )
         chunks = range(head, len(words), CHUNK)
         for place in progress([*chunks, 0], "loading the image", "parts", len(chunks) + 1):
             part = words[place : place + CHUNK] if place else words[:head]

@@ -47,8 +47,9 @@ from sim.simulators import SimulatorError, check, clean_environment, tail
 
 DESCRIPTION = """\
 A review on the SoC of a ULX3S in LiteX's own simulation, by Verilator: UARTBone, LiteDRAM with its
-model of the SDRAM, and the accelerator. The model's image lies in the SDRAM from the start; the
-host program is that of a board. Logits have to be golden's. Needs `make setup-synth`.
+model of the SDRAM, and the accelerator. A large image lies in the SDRAM from the start, a small one
+goes over the line; the host program is that of a board. Logits have to be golden's. Needs
+`make setup-synth`.
 """
 EXAMPLES = """\
 examples:
@@ -72,6 +73,8 @@ PADS = (
         ),
     ),
 )
+SMALL = 1 << 16
+"""Bytes of an image that the simulated line takes in seconds."""
 PATIENCE = 60
 """Seconds that the simulation may take for an answer, or to start."""
 
@@ -223,7 +226,7 @@ def _command(options: argparse.Namespace) -> None:
     contents = image_bytes(image_of(texts.model, program))
     image.write_bytes(contents)
     with quiet():
-        soc = SimulatedSoC(contents)
+        soc = SimulatedSoC(contents if len(contents) > SMALL else b"")
     add(soc, config, folder)
     line = free_port()
     build(soc, folder, "serial2tcp", port=line)
