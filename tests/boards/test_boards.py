@@ -88,6 +88,7 @@ def test_refusals(
     assert not list(folder.iterdir())
 
 
+@pytest.mark.slow
 def test_tools_that_are_missing_are_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -225,6 +225,7 @@ def test_it_elaborates_in_a_soc(name: str, tmp_path: Path, monkeypatch: pytest.M
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_memory_of_another_width_and_an_l2_cache_are_refused() -> None:
     with quiet():
         soc = SimulatedSoC()

@@ -69,6 +69,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", quick([3, 1]))
 def test_the_results_do_not_depend_on_the_workers(address: str, count: int) -> None:
     here = list(each(cases.square, 100, NUMBERS))
@@ -142,6 +143,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", cluster.CONNECT_SECONDS // 5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 def test_an_address_without_a_scheduler_is_told_soon() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:

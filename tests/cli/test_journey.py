@@ -65,6 +65,7 @@ def test_a_slip_is_answered_with_the_command() -> None:
     assert "did you mean calibrate? " in run("calibrat").stderr
 
 
+@pytest.mark.slow
 def test_a_command_calls_itself_and_others_as_it_was_called(tmp_path: Path) -> None:
     help_ = run("calibrate", "--help", folder=tmp_path).stdout
     assert help_.startswith("usage: bert2rtl calibrate ")

@@ -52,6 +52,7 @@ def test_a_changed_table_of_another_file_is_compiled_anew(tmp_path):
     assert list((tmp_path / "package").rglob("*.nbi")) == []
 
 
+@pytest.mark.slow
 def test_without_a_place_it_is_compiled_each_time(tmp_path):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__pycache__").touch()  # nor is there one beside the source

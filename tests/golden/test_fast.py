@@ -64,6 +64,7 @@ def test_batches_of_every_shape(name: str, products: engine.Products, kind: str)
         assert alone.ndim == (2 if shape.pooling == "none" else 1)
 
 
+@pytest.mark.slow
 def test_lengths_beyond_what_float32_sums_exactly() -> None:
     """255 * 128 * 600 > 2^24: the context's sums go through float64."""
     shape = Shape(2, 32, 2, 16, 40, 2, 50, 1100, 0, pooling="mean")
@@ -75,6 +76,7 @@ def test_lengths_beyond_what_float32_sums_exactly() -> None:
         assert fast.run_batch(model, batch).tolist() == [run(model, x).tolist() for x in batch]
 
 
+@pytest.mark.slow
 def test_a_text_whose_sums_pass_20_bits() -> None:
     """Equal tokens without positions: every p is 255."""
     model = random_model(Shape(1, 4, 1, 4, 4, 2, 50, 8192, 0, pooling="mean"), 1)
@@ -136,6 +138,7 @@ def test_models_do_not_mix() -> None:
         assert fast.run(model, [4, 5]).tolist() == run(model, [4, 5]).tolist()
 
 
+@pytest.mark.slow
 def test_a_model_is_prepared_as_long_as_it_lives() -> None:
     model = zoo.model("post-norm-mean", 0, labels=3, vocabulary=300, types=1)
     fast.run(model, [4, 5])

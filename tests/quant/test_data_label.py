@@ -457,6 +457,7 @@ def test_the_classes_of_a_file(tmp_path: Path, capsys) -> None:
         label_names(path, layout=Layout(labels_are="indices"))
 
 
+@pytest.mark.slow
 def test_every_command_decides_or_asks(tmp_path: Path, capsys) -> None:
     from quant import ablation, calibrate, classify, evaluate, inspect
 

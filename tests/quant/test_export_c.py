@@ -119,6 +119,7 @@ def test_the_random_structures_hold_every_kind() -> None:
     assert {shape.norm for shape in shared} == {"pre", "post"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape",
     [

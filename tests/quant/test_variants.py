@@ -22,6 +22,7 @@ def test_the_default_is_golden(name: str, biased: bool) -> None:
         assert ours.tolist() == encoder.run(model, ids, types).tolist()
 
 
+@pytest.mark.slow
 def test_variants_on_a_real_review(classifier: Classifier, texts: list[Tokens]) -> None:
     tokens = texts[0]
     exact = encoder.run(classifier.model, tokens.ids, tokens.types) * classifier.logit_scale

@@ -487,6 +487,7 @@ PROJECTS = {
 """Options, lines of the project, and the file that follows each other line's beginning."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", PROJECTS)
 def test_a_project_has_all_files_and_the_clock(target: str, cores: Path, tmp_path: Path) -> None:
     """As Edalize writes it, for Vivado and Quartus to open."""
@@ -517,6 +518,7 @@ def test_the_core_alone_has_the_clock_of_its_tool(tool: str, cores: Path, tmp_pa
     assert made == sorted([(f"unit.{suffix}", KINDS[tool]), ("unit.v", "verilogSource")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -96,6 +96,7 @@ def test_a_bench_that_cannot_be_imported_raises(accumulator, simulator, tmp_path
         run_bench(accumulator(), simulator, bench=broken, probes=["part.o"])
 
 
+@pytest.mark.slow
 def test_a_faulty_design_of_a_variant_is_caught_and_leaves_the_sound_build_alone(accumulator):
     with built(accumulator(), "icarus") as sound:
         before = (sound / "stamp").stat().st_mtime_ns
@@ -264,6 +265,7 @@ int main() {
 """
 
 
+@pytest.mark.slow
 def test_a_program_of_our_own_drives_the_design(accumulator, tmp_path):
     main = tmp_path / "main.cpp"
     main.write_text(MAIN)
@@ -321,6 +323,7 @@ def test_a_part_without_a_name_is_refused(component):
         convert(component(named=False), "accumulator")
 
 
+@pytest.mark.slow
 def test_verilog_is_the_same_each_time_and_modules_have_plain_names(component):
     text = convert(component(), "accumulator")
     assert text == convert(component(), "accumulator")

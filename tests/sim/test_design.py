@@ -28,6 +28,7 @@ def made(capsys: pytest.CaptureFixture[str]) -> int:
     return capsys.readouterr().err.count("generating the Verilog")
 
 
+@pytest.mark.slow
 def test_the_second_time_it_is_read_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,6 +85,7 @@ def test_every_source_counts(room: str, kind: str, tmp_path: Path) -> None:
     assert len({before, changed, added}) == 3
 
 
+@pytest.mark.slow
 def test_two_at_once_get_the_same_and_one_makes_it(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from sim import design\n"

@@ -143,6 +143,7 @@ def test_a_memory_of_several_counts_each() -> None:
     assert Memory("", 32, 4096, 4).blocks == 4 * Memory("", 32, 4096).blocks == 32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bias_heads", "windows", "rotary_pairs"), quick([(0, False, 0), (3, True, 5)])
 )
@@ -401,6 +402,7 @@ def test_products_that_share_a_dsp_are_counted_in_the_advice() -> None:
         assert fits.verdict(part, config, none) == said, dsp
 
 
+@pytest.mark.slow
 def test_families_that_were_not_fitted_are_said(capsys: pytest.CaptureFixture[str]) -> None:
     for part in fits.parts():
         assert command.main(["--lanes", "4", "--part", part.name.upper()]) == 0
@@ -535,6 +537,7 @@ def test_what_is_refused(
     assert message in refusal(command.main, arguments, capsys)
 
 
+@pytest.mark.slow
 def test_any_configuration_has_an_estimate_or_a_reason() -> None:
     """Whatever Config takes has one; and more of anything never costs less."""
     rng = Random(5)

@@ -38,6 +38,7 @@ LUT = re.compile(r"(\.INIT\(16'h)([0-9a-f]{4})\)")
 ROM = re.compile(r"(\.INITVAL_05\(320'h)([0-9a-f]{80})\)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cell", "place"), quick([(LUT, 0.2), (ROM, 0.0), (LUT, 0.8)]))
 def test_a_broken_netlist_fails(cell: re.Pattern[str], place: float) -> None:
     """The truth table of one LUT, or a row of the table, is its complement."""
@@ -114,6 +115,7 @@ def test_attention_and_accelerator_are_small_unless_a_limit_is_given() -> None:
     assert config("accelerator", "--hidden", "64") == Config(lanes=8, hidden=64)
 
 
+@pytest.mark.slow
 def test_the_netlist_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(gates, "FOLDER", tmp_path)
     design = generated("reciprocal", CONFIG)

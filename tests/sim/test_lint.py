@@ -217,6 +217,7 @@ def test_two_configurations_live_in_one_design(tmp_path: Path) -> None:
     assert "accelerator" in icarus_says([*files, top], "two")
 
 
+@pytest.mark.slow
 def test_without_traces_only_they_are_gone(tmp_path: Path) -> None:
     config = Config(lanes=4, tokens=4, hidden=4, ffn=4, labels=2)
     ports = {}

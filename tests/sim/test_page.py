@@ -119,6 +119,7 @@ class Page(HTMLParser):
 # takes no part in it.
 
 
+@pytest.mark.slow
 def test_every_cycle_of_the_array_is_told(one: Run) -> None:
     record, program = one.played.activity, one.played.program
     assert record is not None

@@ -228,6 +228,7 @@ def test_a_report_that_proves_nothing_is_no_success(
     assert (folder / "layer.0.npz").exists()
 
 
+@pytest.mark.slow
 def test_logits_of_another_review_are_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

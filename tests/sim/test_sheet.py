@@ -57,6 +57,7 @@ def test_the_embedder_has_the_cycles_of_its_checkpoint() -> None:
     same_cycles(model_of(EMBEDDER), embedder, config)
 
 
+@pytest.mark.slow
 def test_latencies_are_those_that_were_recorded() -> None:
     """The shipped model's without remedies and on 128 tokens; the embedder's takes more so."""
     for lanes, *cycles in recorded("cycles.plain"):
@@ -160,6 +161,7 @@ def test_each_choice_stands_with_its_area() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_any_configuration_has_a_sheet() -> None:
     rng = Random(7)
     for _ in range(12):

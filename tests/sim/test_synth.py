@@ -92,6 +92,7 @@ def test_what_is_flattened_first_may_have_registers_of_two_names(tmp_path, monke
     assert module["ports"]["q"]["bits"] == ["0", "0"]
 
 
+@pytest.mark.slow
 def test_the_end_of_what_yosys_wrote_is_in_the_error(tmp_path):
     """After ABC, what it prints does not arrive: the log that it writes does."""
     (tmp_path / "top.v").write_text("module top(input a, output b); assign b = a; endmodule")
@@ -123,6 +124,7 @@ def timing(seed, fmax):
     return place.Timing(fmax_mhz=fmax, path=["a", "b"], logic_ns=1.0, routing_ns=2.0, seed=seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("by_seed", "median", "worst"),
     [
@@ -256,6 +258,7 @@ def test_throughput_of_the_whole_accelerator():
     assert f"({cycles:,} cycles, 2 layers" in command.describe_throughput(speed)
 
 
+@pytest.mark.slow
 def test_the_second_time_the_figures_are_read_back(accumulator, monkeypatch):
     first = ecp5.synthesise(accumulator(), route=False)
     monkeypatch.setattr(tools, "run_tool", None)

@@ -311,6 +311,7 @@ def test_what_hardware_does_not_check_of_rotary_positions() -> None:
         assert [line.partition(": ")[2] for line in said] == [wrong] * bool(wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "limits"), quick(LIMITS))
 def test_what_is_allowed_depends_on_nothing_else(seed: int, limits: Config) -> None:
     """Streams changed at random in which nothing is wrong.

@@ -208,6 +208,7 @@ def test_unknown_bits_are_differences(benches: Benches, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("unit", "limits"),
     [

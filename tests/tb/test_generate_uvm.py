@@ -96,6 +96,7 @@ def entries(text: str) -> list[tuple[str, list[int], list[list[int]]]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_table_has_the_answers_of_golden() -> None:
     """Of every packet of tokens that the bench sends, sequence by sequence."""
     known, sent = models(), encoders(CONFIG, [])

@@ -55,6 +55,7 @@ def test_values_at_random_are_the_seed_s() -> None:
         assert f"seed = {seed} + WIDTH * DEPTH;" in text
 
 
+@pytest.mark.slow
 def test_no_register_of_the_accelerator_keeps_its_value() -> None:
     verilog = unknown(generated("accelerator", CONFIG)).verilog
     assert not re.findall(r"\breg .* = \d+'[hd]", verilog)

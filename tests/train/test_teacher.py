@@ -40,6 +40,7 @@ def reviews():
     return texts, np.array([review.label for review in chosen])
 
 
+@pytest.mark.slow
 def test_it_tells_good_reviews_from_bad_and_survives_its_file(reviews, tmp_path):
     texts, labels = reviews
     machine = train_nb_svm(texts[:1000], labels[:1000], classes=2, vocabulary=30522)

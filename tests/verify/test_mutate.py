@@ -190,6 +190,7 @@ class Written(wiring.Component):
         return m
 
 
+@pytest.mark.slow
 def test_what_a_memory_is_given_and_does_not_write_is_nothing() -> None:
     whole, mutants = drawn(netlist(Written(), "written", sources=True), "written", 200, 1)
     (choice,) = {mutant.cell for mutant in mutants if "mux" in mutant.cell}
@@ -279,6 +280,7 @@ def test_units_are_built_with_the_options_of_the_hardware() -> None:
     assert bench.configuration("position_bias", 4, **none).bias_heads == 3
 
 
+@pytest.mark.slow
 def test_the_same_seed_draws_the_same_mutants() -> None:
     text = sourced("activation", CONFIG)
     first, second = (drawn(text, "activation", 30, seed)[1] for seed in (5, 5))
