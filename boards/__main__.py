@@ -15,7 +15,6 @@ from cli.machine import BUILD
 from cli.options import Parser
 from cli.progress import stage
 
-from boards import project
 from rtl.interface.options import add_config_options, config_of
 
 DESCRIPTION = """\
@@ -65,6 +64,8 @@ def _parser() -> Parser:
 
 
 def _command(options: argparse.Namespace) -> None:
+    from boards import project  # LiteX, which --help does without
+
     if options.list:
         print("\n".join(project.board_names()))
         return

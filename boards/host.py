@@ -21,7 +21,6 @@ from cli.options import Parser, positive
 from cli.progress import progress
 
 import numpy as np
-from litex.tools.litex_client import RemoteClient
 
 from driver.bert2rtl import DeviceError, DmaAccelerator
 from golden.identity import identity_of
@@ -46,22 +45,6 @@ CHUNK = 128
 PATTERNS = (0x5A5A_0F0F, 0xA5A5_F0F0)
 
 
-class Client(RemoteClient):
-    """LiteX's client; a read without an answer is an error, where LiteX's own returns 0."""
-
-    def receive_packet(self, *arguments: Any) -> Any:
-        try:
-            packet = super().receive_packet(*arguments)
-        except ConnectionError:
-            packet = 0
-        if packet == 0:
-            raise ToolError(
-                "the board does not answer: is it on, is this its bitstream, and has litex_server "
-                "the right port and --uart-baudrate?"
-            )
-        return packet
-
-
 class Registers:
     """The accelerator's registers among the addresses of the SoC."""
 
@@ -76,7 +59,7 @@ class Registers:
 
 
 class Board:
-    """A SoC behind `bus`, with its memory initialised.
+    """A SoC behind `bus`.
 
     Parameters
     ----------
@@ -93,26 +76,17 @@ class Board:
     Raises
     ------
     ToolError
-        The board does not answer, its memory does not hold what is written, or its accelerator is
-        of another version.
+        The board does not answer, or its accelerator is of another version.
     """
 
     def __init__(self, bus: Any, project: Path) -> None:
-        self.bus = bus
+        self.bus, self.sequence = bus, project / "sdram_init.py"
         self.memory, self.bytes = bus.mems.main_ram.base, bus.mems.main_ram.size
         self.megahertz = bus.constants.config_clock_frequency / 1e6
         try:
             self.accelerator = DmaAccelerator(Registers(bus, bus.mems.accelerator.base))
         except DeviceError as error:
             raise ToolError(str(error)) from None
-        sequence = project / "sdram_init.py"
-        if sequence.exists() and not self._holds():
-            self._initialise(runpy.run_path(str(sequence)))
-        if not self._holds():
-            raise ToolError(
-                "the board's memory does not hold what is written: LiteX's BIOS trains DDR memory, "
-                "so build the SoC with --argument cpu_type=vexriscv"
-            )
 
     def _holds(self) -> bool:
         """Write the memory's last two words and read them again."""
@@ -121,9 +95,9 @@ class Board:
             self.bus.write(address, pattern)
         return tuple(self.bus.read(address) for address in addresses) == PATTERNS
 
-    def _initialise(self, header: dict[str, Any]) -> None:
+    def _initialise(self) -> None:
         """Send the memory the commands of LiteDRAM's sequence."""
-        regs = self.bus.regs
+        header, regs = runpy.run_path(str(self.sequence)), self.bus.regs
         for comment, address, bank, command, cycles in header["init_sequence"]:
             regs.sdram_dfii_pi0_address.write(address)
             regs.sdram_dfii_pi0_baddress.write(bank)
@@ -136,12 +110,15 @@ class Board:
         regs.sdram_dfii_control.write(header["dfii_control_sel"])
 
     def load(self, image: bytes) -> None:
-        """Use an image, and write it into the memory unless it lies there; its header comes last.
+        """Use an image; initialise the memory and write it there unless it has it already.
+
+        The header is written last, so that half an image is none.
 
         Raises
         ------
         ToolError
-            It is larger than the memory, is not for this accelerator, or did not arrive.
+            It is larger than the memory, is not for this accelerator, or did not arrive; or the
+            memory does not hold what is written.
         """
         if len(image) > self.bytes - 4 * len(PATTERNS):
             raise ToolError(
@@ -156,6 +133,13 @@ class Board:
         head = HEADER.size // 4
         if self.bus.read(self.memory, head) == words[:head]:
             return
+        if self.sequence.exists():
+            self._initialise()
+        if not self._holds():
+            raise ToolError(
+                "the board's memory does not hold what is written: LiteX's BIOS trains DDR memory, "
+                "so build the SoC with --argument cpu_type=vexriscv"
+            )
         chunks = range(head, len(words), CHUNK)
         for place in progress([*chunks, 0], "loading the image", "parts", len(chunks) + 1):
             part = words[place : place + CHUNK] if place else words[:head]
@@ -180,6 +164,8 @@ def connected(address: str, project: Path, seconds: float) -> Any:
     csr = project / "csr.csv"
     if not csr.exists():
         raise ValueError(f"{csr} is missing: write the board's project with python -m boards")
+    from boards.client import Client  # LiteX, which --help does without
+
     bus = Client(host or "localhost", int(port), csr_csv=str(csr))
     try:
         bus.open()

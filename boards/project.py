@@ -149,11 +149,11 @@ def quiet() -> Iterator[None]:
 
 def write_project(soc: SoCCore, folder: Path, run: bool, **arguments: Any) -> None:
     """Write Verilog, constraints, script, csr.csv and sdram_init.py; then `run` the script."""
-    if dram := getattr(soc, "sdram", None):
+    dram, bios = getattr(soc, "sdram", None), soc.cpu_type is not None
+    if dram and not bios:
         settings = dram.controller.settings
         text = get_sdram_phy_py_header(settings.phy, settings.timing)
         write_if_changed(folder / "sdram_init.py", text)
-    bios = soc.cpu_type is not None
     builder = Builder(soc, str(folder), compile_software=bios, csr_csv=str(folder / "csr.csv"))
     builder.build(run=run, **arguments)
 

@@ -50,9 +50,7 @@ JOURNEY: dict[str, tuple[Command, ...]] = {
         Command("synth", "sim.synth", "resources and clock of FPGAs; area and power of silicon"),
         Command("compare", "train.bench", "speed of golden beside Hugging Face's model"),
     ),
-    "Elsewhere": (
-        Command("export", "quant.export", "the integer model as C99"),
-    ),
+    "Elsewhere": (Command("export", "quant.export", "the integer model as C99"),),
     "A board": (
         Command("boards", "boards", "the accelerator in the SoC of any board of LiteX's"),
         Command("host", "boards.host", "texts on the board"),

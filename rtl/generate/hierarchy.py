@@ -25,8 +25,6 @@ from amaranth.back import rtlil
 from amaranth.hdl import (
     Fragment,
     Instance,
-    IOBufferInstance,
-    IOPort,
     Signal,
     Value,
 )
@@ -64,7 +62,7 @@ class Port:
     name: str
     is_input: bool
     bundle: str
-    signal: Signal | IOPort
+    signal: Signal
     array: str = ""
 
 
@@ -105,21 +103,21 @@ class Parts:
 
 
 def parts(
-    top: Any, name: str, ports: Sequence[tuple[str, Any, bool | None]], *, without: str = ""
+    top: Any, name: str, ports: Sequence[tuple[str, Any, bool]], *, without: str = ""
 ) -> Parts:
     """The modules of `top`, which is called `name`.
 
     Parameters
     ----------
     ports
-        Of the top: name, value, and whether it is an input; None for a pad.
+        Of the top: name, value, and whether it is an input.
     without
         Members of parts whose names begin so are no ports.
     """
-    ways = {True: PortDirection.Input, False: PortDirection.Output, None: None}
-    listed = [(port, v if way is None else Value.cast(v), ways[way]) for port, v, way in ports]
+    ways = {True: PortDirection.Input, False: PortDirection.Output}
+    listed = [(port, Value.cast(v), ways[way]) for port, v, way in ports]
     prepared = Fragment.get(top, None).prepare(listed, hierarchy=(name,))
-    fields = Fields([v for _, v, way in listed if way is not None])
+    fields = Fields([v for _, v, _ in listed])
     whole = fields(prepared.fragment)
     bundles = SignalDict()
     if isinstance(top, wiring.Component):
@@ -129,9 +127,9 @@ def parts(
         Port(
             name=port,
             is_input=way is PortDirection.Input,
-            bundle="" if k >= len(listed) else bundles.get(v, port) if way else port,
-            signal=fields.on_value(v) if isinstance(v, Signal) else v,
-            array=fields.array(fields.on_value(v)) if isinstance(v, Signal) else "",
+            bundle="" if k >= len(listed) else bundles.get(v, port),
+            signal=fields.on_value(v),
+            array=fields.array(fields.on_value(v)),
         )
         for k, (port, v, way) in enumerate(prepared.ports)
         if len(v)
@@ -150,14 +148,7 @@ class _Design(Design):
     ) -> None:
         self._names, self._instance = names, instance
         ways = {True: PortDirection.Input, False: PortDirection.Output}
-        listed = [
-            (
-                port.name,
-                port.signal,
-                ways[port.is_input] if isinstance(port.signal, Signal) else None,
-            )
-            for port in ports
-        ]
+        listed = [(port.name, port.signal, ways[port.is_input]) for port in ports]
         super().__init__(fragment, listed, hierarchy=(IN_WORK,))
 
     def _assign_names(self, fragment: Fragment, hierarchy: tuple[str, ...]) -> None:
@@ -168,10 +159,7 @@ class _Design(Design):
             self.fragments[below].name = (*hierarchy, name)
             taken.add(name)
         for name, signal, _ in self.ports:
-            if isinstance(signal, Signal):
-                info.signal_names[signal] = name
-            else:
-                info.io_port_names[signal] = name
+            info.signal_names[signal] = name
         for signal in info.used_signals:
             if signal not in info.signal_names and signal.name:
                 name = free(self._names.get(signal, signal.name), taken)
@@ -190,7 +178,7 @@ class _Writer:
 
     def part(self, fragment: Fragment, path: tuple[str, ...], ports: Sequence[Port]) -> Part:
         """The module of a fragment, and those of all below it."""
-        around = SignalSet(port.signal for port in ports if isinstance(port.signal, Signal))
+        around = SignalSet(port.signal for port in ports)
         around.update(self._own(fragment)[0])
         new = Fragment(src_loc=fragment.src_loc)
         new.add_domains(fragment.domains.values())
@@ -198,7 +186,7 @@ class _Writer:
             new.add_statements(domain, statements)
         names = SignalDict()
         instances: set[str] = {port.name for port in ports}
-        for number, (below, given) in enumerate(self._with_pads(fragment, new, names)):
+        for number, (below, given, _) in enumerate(fragment.subfragments):
             if given is None and type(below) is Fragment:
                 place = ".".join([self.name, *path, f"U${number}"])
                 raise VerilogError(
@@ -226,25 +214,6 @@ class _Writer:
         self.parts.append(found)
         self._known[text, facts] = found
         return found
-
-    def _with_pads(
-        self, fragment: Fragment, new: Fragment, names: SignalDict
-    ) -> Iterator[tuple[Fragment, str | None]]:
-        """The parts of a fragment and their names; what buffers a pad goes into `new` instead.
-
-        A pad is no signal, which a module of its own could have as a port.
-        """
-        for below, given, _ in fragment.subfragments:
-            inside = below.subfragments if type(below) is Fragment else []
-            if not any(isinstance(part, IOBufferInstance) for part, _, _ in inside):
-                yield below, given
-                continue
-            for member, _, signal in self._members(origin(below, wiring.Component)):
-                names.setdefault(signal, f"{given}__{member}")
-            for domain, statements in below.statements.items():
-                new.add_statements(domain, statements)
-            for part, own, _ in inside:
-                yield part, f"{given}_{own or 'buffer'}"
 
     def _below(
         self,

@@ -12,13 +12,13 @@ import gc
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
 from amaranth.back import rtlil
-from amaranth.hdl import Elaboratable, IOPort, Shape, ShapeCastable
+from amaranth.hdl import Elaboratable, Shape, ShapeCastable
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -31,7 +31,6 @@ LOWERING = "proc; memory_collect; opt -full; clean; write_rtlil"
 PLAIN = "proc; memory_collect; clean; write_rtlil"
 """The same design, larger, in a quarter of the time: for one that is simulated once."""
 WRITING = "clean -purge; write_verilog -noattr"
-WRITING_ATTRIBUTES = "clean -purge; write_verilog"
 
 #: Warnings of Verilator about how Yosys writes, and why each is none about the design.
 WAIVED = {
@@ -204,38 +203,10 @@ def convert(
         for port, is_input, _, value in ports(component)
         if trace or not port.startswith(TRACE)
     ]
-    return _written(component, name, listed, lowering, WRITING, "" if trace else TRACE)
-
-
-def convert_chip(
-    top: Elaboratable, name: str, pads: Mapping[str, IOPort], *, lowering: str = LOWERING
-) -> str:
-    """Verilog text of a whole chip: its ports are `pads`, in their order, and no others.
-
-    Clocks and resets are its own. The attributes of its instances are kept. `lowering` is as in
-    `convert`.
-
-    Raises
-    ------
-    VerilogError
-        As in `convert`.
-    """
-    listed = [(pad, value, None) for pad, value in pads.items()]
-    return _written(top, name, listed, lowering, WRITING_ATTRIBUTES, "")
-
-
-def _written(
-    top: Elaboratable,
-    name: str,
-    listed: Sequence[tuple[str, Any, bool | None]],
-    lowering: str,
-    writing: str,
-    without: str,
-) -> str:
     with _uncollected():
-        made = parts(top, name, listed, without=without)
+        made = parts(component, name, listed, without="" if trace else TRACE)
     lowered = _yosys(name, "\n".join(part.rtlil for part in made.modules), lowering)
-    body = repeated(_yosys(name, explicit_widths(lowered), writing))
+    body = repeated(_yosys(name, explicit_widths(lowered), WRITING))
     modules = texts(body, made.modules) | {table.name: table.verilog for table in made.tables}
     whole = "\n".join(HEAD + text for text in modules.values())
     used = [library.text(module) for module in library.MODULES if f"  {module} #(" in whole]

@@ -25,7 +25,7 @@ from migen.sim import passive, run_simulation
 
 from boards.litex import BASE, ReadGuard, add_accelerator
 from boards.project import quiet
-from boards.simulation import PADS, SimulatedSoC
+from boards.simulated import PADS, SimulatedSoC
 from rtl.accelerator_dma import NAME, AcceleratorDma
 from rtl.dma.bus import Bus
 from rtl.generate.sheet import describe

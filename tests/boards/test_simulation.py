@@ -20,7 +20,7 @@ from litex.soc.integration import export
 from litex.soc.integration.soc_core import SoCCore
 from migen.genlib.io import CRG
 
-from boards import simulation
+from boards import simulated, simulation
 from boards.project import add, quiet
 from golden.encoder import run as golden
 from golden.model import Shape
@@ -92,7 +92,7 @@ def firmware_of(soc: SoCCore, folder: Path) -> bytes:
 def test_the_c_driver_on_a_cpu(standard: str, tmp_path: Path) -> None:
     """Polling, interrupts, a damaged stream, a damaged row and a wrong address."""
     pytest.importorskip("ziglang", reason="make setup-synth")
-    platform = SimPlatform("SIM", list(simulation.PADS))
+    platform = SimPlatform("SIM", list(simulated.PADS))
 
     class SoC(SoCCore):
         def __init__(self) -> None:
@@ -115,9 +115,9 @@ def test_the_c_driver_on_a_cpu(standard: str, tmp_path: Path) -> None:
     soc.comb += platform.trace.eq(0)
     with quiet():
         soc.finalize()
-    soc.init_ram("rom", simulation.words(firmware_of(soc, tmp_path)))
-    soc.init_ram("main_ram", simulation.words(memory_of((5, 12))))
-    simulation.build(soc, tmp_path, "serial2console")
+    soc.init_ram("rom", simulated.words(firmware_of(soc, tmp_path)))
+    soc.init_ram("main_ram", simulated.words(memory_of((5, 12))))
+    simulated.build(soc, tmp_path, "serial2console")
     with subprocess.Popen(
         [str(Path("obj_dir", "Vsim"))],
         cwd=tmp_path / "gateware",

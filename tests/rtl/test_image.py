@@ -128,7 +128,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model", "out.bin"]
     assert exit_code(main, ["--check", str(path)]) == 0
     assert capsys.readouterr().out == written
-    assert re.search(r"rows: 38 of 12 bytes at \d+$", written, re.MULTILINE)
+    assert re.search(r"rows: 38 of 12 bytes at 4,096$", written, re.MULTILINE)
     assert f"model: {made().model.hex()}\n" in written
     path.write_bytes(path.read_bytes()[:-1])
     assert exit_code(main, ["--check", str(path)]) == 2

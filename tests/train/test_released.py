@@ -27,8 +27,8 @@ def of_the_card() -> str:
 
 def of_the_measurements() -> str:
     (training,) = [one for one in load() if one.name == "training"]
-    commands = [command for row in training.all for command, _ in training.commands(row)]
-    return commands[0].removeprefix("python -m train.finetune ")
+    command = training.all[0][training.columns.index("_command")]
+    return str(command).removeprefix("python -m train.finetune ")
 
 
 @pytest.mark.parametrize("command", [of_the_card, of_the_measurements])
