@@ -26,7 +26,7 @@ Figures by which to compare models, sizes and checks, each table with the comman
 and its day. `make figures` writes this page from `measurements.toml`. [Design
 notes](design-notes.md) say what each decision gave. The machine: two x86-64 cores, shared.
 """
-WIDTH = 120
+WIDTH = 130
 WIDE = 8  # columns of a table of one row, above which it has a line a figure
 
 

@@ -1,7 +1,7 @@
 """The plain Transformer encoder as a PyTorch user writes it, with a linear classifier.
 
 torch.nn.TransformerEncoder on token embeddings and sinusoidal positions (Vaswani et al., 2017). The
-checkpoint has the names of its own state dict; docs/models.md lists them and the config.
+checkpoint has the names of its own state dict; docs/models.md lists them.
 """
 
 import argparse

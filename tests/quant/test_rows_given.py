@@ -1,7 +1,8 @@
-"""Files of rows that a user's own front end made, as docs/models.md has it for sound."""
+"""Files of rows that a user's own front end made, as models/export_sound.py has it for sound."""
 
 import json
 import re
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,15 +32,6 @@ ROOT = Path(__file__).resolve().parents[2]
 HIDDEN, MOST = 12, 9
 NAMES = ("no", "stop", "yes")
 COUNT = 12
-
-
-def documented() -> dict[str, Any]:
-    """What the lines of docs/models.md define, as they stand there."""
-    text = (ROOT / "docs" / "models.md").read_text()
-    (lines,) = re.findall(r"## Sound, .*?```python\n(.*?)```", text, re.DOTALL)
-    found: dict[str, Any] = {}
-    exec(lines, found)
-    return found
 
 
 def lively(model: Any) -> Any:
@@ -117,7 +109,7 @@ def change(folder: Path, **fields: Any) -> None:
 def test_encoders_of_sound_equal_transformers(kind: str, tmp_path: Path) -> None:
     """Every row of the encoder, its classifier, and the mean as an embedding."""
     torch = pytest.importorskip("torch")
-    ours = documented()
+    ours = runpy.run_path(str(ROOT / "models" / "export_sound.py"))
     model, its, sound, choices = SOUNDS[kind]()
     layers, names = (its, "WHISPER") if kind == "Whisper" else (its.encoder, "WAV2VEC2")
     rows = ours["whisper_rows" if kind == "Whisper" else "wav2vec2_rows"](its, sound)

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import runpy
 import shutil
 from itertools import product
 from math import cos, sin, sqrt
@@ -73,13 +74,10 @@ def module(words: int, activation: str, *, pre: bool, final: bool, embedding: bo
     return made
 
 
-def export(model: Any, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Path:
-    """The lines of docs/models.md, as they stand there, run in ``folder``; the checkpoint."""
-    text = (ROOT / "docs" / "models.md").read_text()
-    lines = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
-    monkeypatch.chdir(folder)
-    exec(lines, {"model": model})
-    return folder / "my-model"
+def export(model: Any, folder: Path) -> Path:
+    """The checkpoint that models/export_transformer.py makes of it."""
+    runpy.run_path(str(ROOT / "models" / "export_transformer.py"))["export"](folder, model)
+    return folder
 
 
 VOCABULARY = (DEFAULT_MODEL / "vocab.txt").resolve()
@@ -111,11 +109,10 @@ def test_equals_pytorch_on_real_sentences_with_padding(
     activation: str,
     sentences: list[Tokens],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch = pytest.importorskip("torch")
     model = module(30522, activation, pre=pre, final=final, embedding=embedding)
-    folder = export(model, monkeypatch, tmp_path)
+    folder = export(model, tmp_path / "my-model")
     shutil.copy(VOCABULARY, folder)
     longest = max(len(tokens.ids) for tokens in sentences)
     ids = np.zeros((len(sentences), longest), np.int32)
