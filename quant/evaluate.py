@@ -49,7 +49,7 @@ from quant.measure.paired import Models, Pairs, shares
 from quant.measure.paired import run as run_both
 from quant.measure.word_evaluation import UNCOUNTED, WordEvaluation
 from quant.model.spec import CLASSIFICATION, LABELLED, MULTI_LABEL, TOKEN_CLASSIFICATION
-from quant.texts.corpora import CORPORA, SPLITS
+from quant.texts.corpora import CORPORA, SPLITS, check_there
 from quant.texts.data_file import Review, add_columns, layout_of
 from quant.texts.targets import Targets
 
@@ -209,6 +209,8 @@ def classifier_of(options: argparse.Namespace, tasks: Sequence[str]) -> tuple[Pa
     quantized: Path | None = options.quantized
     if quantized is None:
         model = model or DEFAULT_MODEL
+        if options.data and options.data not in images.NAMED:
+            check_there(options.data)  # before a calibration, which takes a minute
         quantized = ensure(model, tasks=tasks)
     classifier = Classifier.load(quantized, model)
     classifier.spec.require(tasks, quantized)

@@ -67,12 +67,17 @@ def load_texts(
     _checked(split)
     if source in CORPORA:
         return CORPORA[source](split)
+    check_there(source)
+    return read_texts(source, names=names, layout=layout, task=task)
+
+
+def check_there(source: str) -> None:
+    """TextError where nothing has this path."""
     if not Path(source).exists():
         raise TextError(
             f"no data set or file named {source!r}: give one of {', '.join(CORPORA)}, "
             "or the path of a .csv, .tsv, .jsonl, .txt or .parquet file"
         )
-    return read_texts(source, names=names, layout=layout, task=task)
 
 
 def _checked(split: str) -> str:

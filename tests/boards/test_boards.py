@@ -20,6 +20,7 @@ from boards import project
 from boards.litex import BASE
 from tests.boards.test_litex import black_box, facts_of
 from tests.ending import refusal
+from tests.tiers import quick
 
 #: Width of the accelerator's reads, its way to a computer, and what the board's tools take.
 BOARDS = {
@@ -44,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", BOARDS)
+@pytest.mark.parametrize("name", quick(BOARDS, 2))
 def test_a_board_elaborates_with_its_map(
     name: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

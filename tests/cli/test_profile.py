@@ -37,6 +37,8 @@ SHORT = {
     "sim.run": ["--unit", "softmax", "--tokens", "4", "--simulator", "icarus"],
 }
 SECONDS = 2
+# Commands that use what the profile does not have.
+IMPORTING = ("boards", "train.finetune", "sim.gates", "verify.mutate")
 
 
 def distributions(extras: tuple[str, ...]) -> set[str]:
@@ -86,7 +88,13 @@ def run(environment: Path, build: Path, *words: str) -> subprocess.CompletedProc
     )
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name.startswith(IMPORTING) else pytest.mark.slow)
+        for name in sorted(COMMANDS)
+    ],
+)
 def test_help_needs_no_more_and_two_seconds(name: str, environment: Path, tmp_path: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = run(environment, tmp_path, name, "--help")

@@ -121,7 +121,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("file", "old", "new", "says"), quick(FAULTS, 6))
+@pytest.mark.parametrize(("file", "old", "new", "says"), quick(FAULTS))
 def test_what_else_can_be_wrong(
     file: str, old: str, new: str, says: str, dma_benches: Made, tmp_path: Path
 ) -> None:

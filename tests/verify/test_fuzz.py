@@ -109,10 +109,10 @@ EVERY: dict[str, Any] = {
     [
         *quick(
             [
+                (4, 16, EVERY, 200),
                 (4, None, {}, 500),
                 (8, None, {}, 500),
                 (4, 8, {}, 500),
-                (4, 16, EVERY, 500),
             ]
         ),
         pytest.param(4, 32, {}, 2000, marks=pytest.mark.slow),

@@ -41,7 +41,7 @@ from verify.mutate.survivors import Known, known
 CONFIG = Config(lanes=4)
 
 
-@pytest.mark.parametrize("unit", quick(["requantize", "activation", "matmul"]))
+@pytest.mark.parametrize("unit", quick(["requantize", "activation", "matmul"], 0))
 def test_a_bench_kills_what_is_not_known(
     unit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
