@@ -193,7 +193,7 @@ SOCS = {
 }
 
 
-@pytest.mark.parametrize("name", SOCS)
+@pytest.mark.parametrize("name", quick(SOCS, 2))
 def test_it_elaborates_in_a_soc(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each pin is connected, by Verilator; LiteX knows its place, reads and interrupt."""
     monkeypatch.chdir(tmp_path)

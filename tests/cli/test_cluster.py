@@ -77,6 +77,7 @@ def test_the_results_do_not_depend_on_the_workers(address: str, count: int) -> N
         assert list(each(cases.square, 100, NUMBERS, dask=address)) == here
 
 
+@pytest.mark.slow
 def test_the_cases_of_a_killed_worker_run_again(address: str, tmp_path: Path) -> None:
     with workers(address, 2) as found:
         assert list(each(cases.deadly, tmp_path, NUMBERS, dask=address)) == list(NUMBERS.items())

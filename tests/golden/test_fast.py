@@ -49,7 +49,7 @@ def products(request: pytest.FixtureRequest) -> engine.Products:
     return found
 
 
-@pytest.mark.parametrize("kind", quick(zoo.GOLDEN_KINDS, 2))
+@pytest.mark.parametrize("kind", quick(zoo.GOLDEN_KINDS))
 @pytest.mark.parametrize("name", NAMES)
 def test_batches_of_every_shape(name: str, products: engine.Products, kind: str) -> None:
     shape = zoo.shape(name)
@@ -386,6 +386,7 @@ def test_exp2_is_the_table_of_every_distance() -> None:
         assert kernels.EXP2[d] == p[1]
 
 
+@pytest.mark.slow
 def test_real_reviews(calibrated: tuple[Model, list[np.ndarray]]) -> None:
     """The shipped checkpoint on real reviews of up to 512 tokens, in one batch and one by one."""
     model, ids = calibrated

@@ -76,7 +76,7 @@ def assert_traces(model: Model, batch: list[tuple], products: engine.Products) -
             np.testing.assert_array_equal(found[key], x, err_msg=key)
 
 
-@pytest.mark.parametrize("kind", quick(zoo.GOLDEN_KINDS, 2))
+@pytest.mark.parametrize("kind", quick(zoo.GOLDEN_KINDS))
 @pytest.mark.parametrize("name", NAMES)
 def test_traces_are_goldens(name: str, products: engine.Products, kind: str) -> None:
     for seed in range(2):

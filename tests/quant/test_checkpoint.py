@@ -370,6 +370,7 @@ load(Path("models/bert-tiny-imdb"))
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_said_of_a_torch_that_is_not_there() -> None:
     command = [sys.executable, "-c", WITHOUT_TORCH]
     done = subprocess.run(

@@ -45,6 +45,7 @@ def test_the_command_prints_both_models(
         assert abs(floats - integers) < 0.1
 
 
+@pytest.mark.slow
 def test_golden_agrees_with_float_and_the_labels(classifier: Classifier, reviews: list) -> None:
     sample = reviews[:40]
     results = [

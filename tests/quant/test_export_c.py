@@ -332,6 +332,7 @@ UNIT_FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick(UNIT_FAULTS, 2))
 def test_units_and_faults_of_one_bit(name: str, tmp_path: Path) -> None:
     right, wrong, seen = UNIT_FAULTS[name]

@@ -164,6 +164,7 @@ def test_a_family_equals_transformers(case: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(together, np.concatenate(found), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [

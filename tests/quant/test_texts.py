@@ -24,6 +24,7 @@ def plain(text):
     return " ".join(text.lower().split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_splits_have_their_sizes_and_are_balanced(corpus):
     for split in SPLITS:

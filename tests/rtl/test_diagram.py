@@ -19,6 +19,7 @@ def test_the_committed_picture_is_that_of_the_design() -> None:
     assert COMMITTED.read_text(encoding="utf-8") == diagram.diagram(Config())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", [4, 32])
 def test_the_parts_are_those_of_every_configuration(lanes: int) -> None:
     assert diagram.parts(Config(lanes=lanes)) == set(diagram.PLACES)

@@ -296,7 +296,6 @@ def rtl_epilogue(
             (10, N, True, True, True),
             (11, 2 * N, True, True, False),
         ],
-        3,
     ),
 )
 def test_tiles(seed: int, width: int, precise: bool, gates: bool, wide: bool) -> None:

@@ -101,6 +101,7 @@ def test_every_fault_has_its_place() -> None:
         with_pieces(fault.file or fault.unit, (fault.old, fault.new))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", first_of_each())
 def test_bench_sees(fault: Fault) -> None:
     variant = "fault-" + re.sub(r"\W+", "-", fault.kind)

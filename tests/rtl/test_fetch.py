@@ -221,6 +221,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "old", "new"),
     quick(FAULTS),

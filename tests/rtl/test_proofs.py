@@ -398,6 +398,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("unit", "old", "new"), quick(FAULTS, 5))
 def test_a_fault_is_refuted(unit: str, old: str, new: str, tmp_path: Path) -> None:
     file, made, formula, before = UNITS[unit]

@@ -131,6 +131,7 @@ def test_reader(tmp_path: Path) -> None:
     assert induced(Reader(BUS, (LANES, LANES)), READER, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "old", "new"),
     [

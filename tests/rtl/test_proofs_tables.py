@@ -110,6 +110,7 @@ def test_operands_of_rsqrt(tmp_path: Path) -> None:
     assert proved(Operands(), RSQRT, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -123,6 +124,7 @@ def test_a_fault_in_an_activation_is_refuted(old: str, new: str, tmp_path: Path)
     assert not proved(unit, ACTIVATION, tmp_path, before=PARTS_AS_PORTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -14,6 +14,7 @@ from tests.tiers import quick
 CONFIG = Config(lanes=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", quick(range(4), 2))
 @pytest.mark.parametrize("stalls", [0.0, 0.5])
 def test_promises_outlive_resets(seed: int, stalls: float) -> None:

@@ -398,6 +398,7 @@ def test_sides_of_a_window(tokens: int, sides: tuple[int, int]) -> None:
     assert [min(side, most) for side in simulate(unit, exercise)] == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "values", "wrong"),
     [

@@ -56,6 +56,7 @@ def body(text: str) -> str:
     return re.sub(r" *//.*|/\*.*?\*/", "", text)
 
 
+@pytest.mark.slow
 @EACH
 def test_every_name_is_plain(name: str) -> None:
     text = body(made(name).verilog)
@@ -301,6 +302,7 @@ def differs(build: object, folder: Path) -> bool:
     return "FAIL!" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick(COMPONENTS, 2))
 def test_it_is_the_design(name: str, tmp_path: Path) -> None:
     assert not differs(COMPONENTS[name], tmp_path)

@@ -25,6 +25,8 @@ from sim.synth import carry
 from sim.synth.carry import absorb, open_ends
 from sim.synth.tools import run_yosys
 
+pytestmark = pytest.mark.slow
+
 ADD = "1001011010101010"  # of a carry cell as Yosys writes it: A xor B xor C if D is 1
 INPUTS = 8
 

@@ -89,6 +89,7 @@ def test_mutants(address: str, tmp_path: Path) -> None:
     assert reports == [reports[0]] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", quick([fuzz, regress, evaluate], 2))
 def test_an_address_that_is_none(command: object, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--dask", "nonsense://here:1"]) == 2

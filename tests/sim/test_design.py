@@ -45,6 +45,7 @@ def test_the_second_time_it_is_read_back(
     assert len([path for path in tmp_path.iterdir() if path.suffix == ".json"]) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", quick(["", "{", "[]", '{"key": 1}', "null"], 2))
 def test_a_damaged_file_is_made_again(
     content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

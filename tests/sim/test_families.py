@@ -24,6 +24,8 @@ from sim.synth.tools import SynthesisError, run_tool
 from tests.ending import refusal
 from tests.tiers import quick
 
+pytestmark = pytest.mark.slow
+
 CONFIG = Config(lanes=4)
 
 #: A product behind two registers, as LayerNorm has it.

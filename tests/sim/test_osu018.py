@@ -31,6 +31,8 @@ from tb.scenarios import SMALL_LIMITS
 from tests.ending import refusal
 from tests.tiers import quick
 
+pytestmark = pytest.mark.slow
+
 CONFIG = Config(lanes=4)
 INSTALLED = osu018.LIBRARY.is_dir() and shutil.which(sta.PROGRAM) is not None
 needs_cells = pytest.mark.skipif(

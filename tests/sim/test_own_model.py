@@ -196,6 +196,7 @@ def test_a_plain_transformer(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert json.loads(figures.read_text())["traced"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "labels"),
     [

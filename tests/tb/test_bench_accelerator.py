@@ -80,6 +80,7 @@ def play(
     return facts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick(SMALL))
 def test_small_families_on_icarus(name: str, tmp_path: Path) -> None:
     """Odd lengths, L = 1, holes in the mask, two types, back to back, stalls on all streams."""

@@ -71,6 +71,7 @@ def test_sound_and_with_a_fault(unit: str, simulator: str, benches: Benches) -> 
         assert "FAILED: see" in failed(play(folder, simulator, "--", "+fault"))
 
 
+@pytest.mark.slow
 def test_the_example(benches: Benches, tmp_path: Path) -> None:
     damage = {
         "rows.mem": "a logit is not golden's",
@@ -99,6 +100,7 @@ def test_missing_or_cut_vectors_are_no_pass(benches: Benches, tmp_path: Path) ->
 ATTENTION = "bench/attention_bench.sv"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
@@ -317,6 +319,7 @@ def test_a_word_stays_until_it_is_taken(edit: str, says: str, tmp_path: Path) ->
         passed(done)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [*QUICK, *(pytest.param(unit, marks=SLOW) for unit in REST)])
 def test_no_tool_has_anything_to_say(unit: str, benches: Benches, tmp_path: Path) -> None:
     """By the standard (slang), and without a warning of Verilator."""

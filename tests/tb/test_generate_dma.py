@@ -121,6 +121,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("file", "old", "new", "says"), quick(FAULTS))
 def test_what_else_can_be_wrong(
     file: str, old: str, new: str, says: str, dma_benches: Made, tmp_path: Path

@@ -15,6 +15,7 @@ from train.device import device_of
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "package"),
     [

@@ -17,6 +17,8 @@ from tests.train.conftest import FAST
 from train import heads, heads_training
 from train.targets import HEADS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def arguments(base, tmp_path):

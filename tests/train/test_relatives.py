@@ -18,6 +18,8 @@ from tests.ending import exit_code
 from tests.tiers import quick
 from train.finetune import main
 
+pytestmark = pytest.mark.slow
+
 SHAPE = ["--hidden", "16", "--layers", "2", "--heads", "2", "--ffn", "32", "--positions", "24"]
 FAST = ["--length", "16", "--batch", "16", "--learning-rate", "0.01", "--precision", "float32"]
 FAMILIES = {

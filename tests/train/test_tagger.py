@@ -15,6 +15,8 @@ from tests.train.conftest import FAST
 from train import tagger
 from train.targets import Words, names_of
 
+pytestmark = pytest.mark.slow
+
 TAGS = {"great": "B-X", "awful": "B-Y", "film": "O", "story": "O"}
 
 
