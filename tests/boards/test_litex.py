@@ -31,6 +31,7 @@ from rtl.dma.bus import Bus
 from rtl.generate.sheet import describe
 from rtl.interface.config import Config
 from sim.simulators import clean_environment
+from tests.tiers import quick
 
 ORIGIN, SIZE = 0x4000_0000, 0x2000
 OUTSTANDING = 4
