@@ -67,10 +67,3 @@ def test_docstrings_name_what_there_is(package: Path) -> None:
         for one in wrong(ast.parse(path.read_text()))
     ]
     assert found == []
-
-
-@pytest.mark.parametrize("name", ["first", "second"])
-def test_a_name_that_is_not_there_is_found(name: str) -> None:
-    lines = ["F.", "", "Parameters", "----------", name, "    It."]
-    text = f'def f(first):\n    """{chr(10).join(lines)}"""\n'
-    assert list(wrong(ast.parse(text))) == ([] if name == "first" else ["1: f has no second"])

@@ -96,20 +96,6 @@ def test_the_scan_finds(source: str) -> None:
     assert list(floats_in(source))
 
 
-def test_imports_are_numpy_and_the_standard_library() -> None:
-    allowed = {"numpy", "golden", *sys.stdlib_module_names}
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                names = [node.module or ""]
-            for name in names:
-                assert name.split(".")[0] in allowed, f"{path.name} imports {name}"
-                assert not name.startswith("golden.fast"), f"{path.name} imports {name}"
-
-
 def watch_floats(found: set[str]) -> Callable:
     """A tracer that looks at every local of every golden function when the function returns."""
 
