@@ -96,6 +96,7 @@ def test_a_case_that_kills_its_workers_is_given_up(address: str, tmp_path: Path)
         list(each(cases.deadly, tmp_path, {"seven": 7}, dask=address))
 
 
+@pytest.mark.slow
 def test_an_error_of_a_case_is_raised_here(address: str) -> None:
     with workers(address, 1), pytest.raises(ValueError, match=r"^case 2 is bad$"):
         list(each(cases.failing, "", NUMBERS, dask=address))

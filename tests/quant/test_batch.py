@@ -17,6 +17,7 @@ def lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "txt"])
 def test_every_line_is_what_one_text_gives(
     kind: str,

@@ -403,6 +403,7 @@ def test_codes(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_program_refuses_lines(tmp_path: Path) -> None:
     """Listed mistakes, and any: a line is answered or refused in one line, and nothing crashes."""
     model = zoo.model("bert-tiny", 2, positions=12)

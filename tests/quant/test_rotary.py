@@ -413,6 +413,7 @@ def test_integers_follow_an_encoder_of_ones_own(tmp_path: Path) -> None:
     assert all(layer.ffn.gate is not None for layer in model.layers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", quick(["all", "turned", "two bases, one head of K", "gated", "RMSNorms"], 2)
 )

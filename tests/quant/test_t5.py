@@ -13,6 +13,7 @@ from quant.model import float_model
 from quant.model.spec import EMBEDDING, CheckpointError
 from sim import run
 from tests.quant.test_families import of_theirs
+from tests.tiers import quick
 
 NAMES = {"t5": "T5", "mt5": "MT5"}
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -86,7 +87,7 @@ def test_the_encoder_equals_transformers(case: str, tmp_path: Path) -> None:
     close(checkpoint, model)
 
 
-@pytest.mark.parametrize("family", NAMES)
+@pytest.mark.parametrize("family", quick(NAMES))
 @pytest.mark.parametrize(
     ("count", "furthest"),
     [

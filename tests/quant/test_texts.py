@@ -37,6 +37,7 @@ def test_splits_have_their_sizes_and_are_balanced(corpus):
             assert positive == len(reviews) / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_no_text_occurs_twice_in_or_across_splits(corpus):
     texts = [plain(review.text) for split in SPLITS for review in CORPORA[corpus](split)]

@@ -390,6 +390,7 @@ def texts_of(spec: EncoderSpec, count: int, seed: int) -> list[Tokens]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", OWN.values(), ids=OWN)
 def test_integers_follow_a_window(window: Any, tmp_path: Path) -> None:
     """Golden keeps to float, as close as without it; so do the remedies, and the stand-in."""

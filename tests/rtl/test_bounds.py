@@ -38,6 +38,7 @@ def random_area(rng: np.random.Generator, config: Config) -> Area:
     return area | {"logits": logits}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "columns"), [(0, None), (1, None), (2, None), (3, None), (4, 16), (5, 32), (6, 32)]
 )

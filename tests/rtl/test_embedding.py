@@ -11,6 +11,7 @@ from rtl.control.embedding import MAX_PENDING, Embedding
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from tb.amaranth_ports import simulate
+from tests.tiers import quick
 
 CONFIG = Config(lanes=4, tokens=20, hidden=24, ffn=8)
 TOKEN_ROWS, POSITION_ROWS = 50, 30
@@ -138,9 +139,9 @@ def rtl_rows(
     return found
 
 
-@pytest.mark.parametrize(("stalls", "latency"), [(0.0, 1), (0.4, 3), (0.0, 40)])
+@pytest.mark.parametrize(("stalls", "latency"), quick([(0.4, 3), (0.0, 1), (0.0, 40)]))
 @pytest.mark.parametrize("channels", [4, 9, 24])
-@pytest.mark.parametrize("tokens", [1, 4, 11, 20])
+@pytest.mark.parametrize("tokens", quick([11, 1, 4, 20], 2))
 @pytest.mark.parametrize("wide", [False, True])
 def test_rows(tokens: int, channels: int, stalls: float, latency: int, wide: bool) -> None:
     rng = np.random.default_rng(tokens)

@@ -400,6 +400,7 @@ def test_padding_at_64_lanes() -> None:
     assert load(other, config=WIDE).error is Error.CRC
 
 
+@pytest.mark.slow
 def test_refused_streams() -> None:
     program = compile_model(family("post-norm-mean", SMALL["post-norm-mean"]), CONFIG)
     for place, (name, stream, error) in enumerate(refused_streams(program)):

@@ -43,7 +43,7 @@ def random_norm(rng: np.random.Generator, channels: int, precise: bool) -> Norm:
             (7, 3, 2 * N, False),
             (16, 5, N, True),
         ],
-        4,
+        2,
     ),
 )
 def test_sums_and_norms(

@@ -289,6 +289,7 @@ def test_requantize(tmp_path: Path) -> None:
     assert proved(Requantize(1), REQUANTIZE, tmp_path, before=PARTS_AS_PORTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [20, 21])
 def test_row_scale(bits: int, tmp_path: Path) -> None:
     formula = ROW_SCALE.replace("{bits}", str(bits))
@@ -303,6 +304,7 @@ def test_weight(tmp_path: Path) -> None:
     assert proved(Weight(), WEIGHT.format(table=exp2_table()), tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("precise", "formula"), [(False, GATE), (True, WIDE_GATE)])
 def test_gate(precise: bool, formula: str, tmp_path: Path) -> None:
     assert proved(Gate(precise), formula, tmp_path, before=cut("factor_0", "product_0"))

@@ -377,6 +377,7 @@ def test_wide_operands_are_refused_where_there_are_none() -> None:
     assert rtl_errors(whole) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", quick(KINDS[::-1], 2), ids=NAMES[::-1])
 @pytest.mark.parametrize("seed", quick(range(3)))
 def test_altered_programs(seed: int, config: Config) -> None:

@@ -327,7 +327,7 @@ LENGTHS = ([1, 2, 1, 4, 1, 3], [11], [1], [4], [5, 3, 4], [1, 9])
 
 
 @pytest.mark.parametrize("lengths", quick(LENGTHS), ids=str)
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", quick(SMALL, 4))
 def test_tiles(name: str, lengths: list[int]) -> None:
     """Every field that matters of every tile of a whole program, in order.
 

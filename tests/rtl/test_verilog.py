@@ -72,6 +72,7 @@ def test_every_name_is_plain(name: str) -> None:
     assert "synopsys" not in made(name).verilog
 
 
+@pytest.mark.slow
 @EACH
 def test_every_module_is_written_once_and_used(name: str) -> None:
     design = made(name)

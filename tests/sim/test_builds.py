@@ -40,6 +40,7 @@ def test_all_tests_of_a_bench_run_with_their_parameters(accumulator, simulator):
     assert results[0].simulated_ns == 45
 
 
+@pytest.mark.slow
 @THOROUGH_ON_VERILATOR
 def test_chosen_tests_alone(accumulator, simulator):
     results = run_bench(
@@ -60,6 +61,7 @@ def test_a_failing_test_raises_with_its_message(accumulator, simulator):
         )
 
 
+@pytest.mark.slow
 @THOROUGH_ON_VERILATOR
 def test_what_a_user_exports_reaches_neither_build_nor_bench(
     accumulator, simulator, monkeypatch, tmp_path
@@ -82,12 +84,14 @@ def test_what_a_user_exports_reaches_neither_build_nor_bench(
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
 @EACH
 def test_no_test_at_all_raises(accumulator, simulator):
     with pytest.raises(BenchError, match=r"bench_accumulator on accumulator \(4, .*no test ran"):
         run_bench(accumulator(), simulator, bench=BENCH, testcases=["nothing"], probes=["part.o"])
 
 
+@pytest.mark.slow
 @EACH
 def test_a_bench_that_cannot_be_imported_raises(accumulator, simulator, tmp_path):
     broken = tmp_path / "bench_broken.py"
@@ -121,6 +125,7 @@ def test_a_bench_reads_the_sheet_of_its_design(accumulator):
             assert (folder / "unit.json").read_text() == sheet
 
 
+@pytest.mark.slow
 def test_a_build_that_another_command_replaced_is_made_again(accumulator, monkeypatch):
     """Between the build and its run another process may build other sources in the same folder."""
     build, replaced = builds.build, []
@@ -160,6 +165,7 @@ def test_a_program_is_never_replaced_by_another(accumulator, tmp_path):
     assert answers == ["200\n", "100\n"]
 
 
+@pytest.mark.slow
 @THOROUGH_ON_VERILATOR
 def test_waves_are_recorded_where_asked(accumulator, simulator, tmp_path):
     file = tmp_path / "waves" / "sums.fst"

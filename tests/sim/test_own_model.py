@@ -245,6 +245,7 @@ def test_other_heads(
     assert golden["labels" if several else "values"] == rtl["labels" if several else "values"]
 
 
+@pytest.mark.slow
 def test_a_class_for_every_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From words with tags to Verilog, several texts an inference, every stream resting at will."""
     labels = ("O", "B-X", "I-X", "B-Y", "I-Y")

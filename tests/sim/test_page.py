@@ -140,6 +140,7 @@ def test_every_cycle_of_the_array_is_told(one: Run) -> None:
     assert sum(s.cycles for s in idle) == one.report["cycles"] - one.report["active"]
 
 
+@pytest.mark.slow
 def test_the_other_units_and_the_streams_did_what_the_program_asks(one: Run) -> None:
     record, program = one.played.activity, one.played.program
     assert record is not None

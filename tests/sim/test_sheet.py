@@ -73,6 +73,7 @@ CONFIGS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("config", "bus"), quick(CONFIGS, 2))
 def test_the_tables_say_what_the_models_say(config: Config, bus: Bus | None) -> None:
     told = expected(config, bus)

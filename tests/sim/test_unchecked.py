@@ -155,6 +155,7 @@ UNCHECKED: list[tuple[str, int, Change, str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "change", "said"), [pytest.param(*c[1:], id=c[0]) for c in UNCHECKED]
 )

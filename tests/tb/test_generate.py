@@ -37,12 +37,13 @@ from tests.tb.plain import (
 
 
 def cases() -> list[Any]:
-    """Icarus plays all but the whole accelerator; that and all on Verilator are slow."""
+    """Icarus plays the small units; the large ones and all on Verilator are slow."""
     return [
         pytest.param(
             unit,
             simulator,
-            marks=[pytest.mark.slow] * (unit == "accelerator" or simulator == "verilator"),
+            marks=[pytest.mark.slow]
+            * (unit in ("accelerator", "attention") or simulator == "verilator"),
         )
         for simulator in ("icarus", "verilator")
         for unit in UNITS

@@ -119,6 +119,7 @@ def test_the_table_has_the_answers_of_golden() -> None:
     assert max(len(logits) for *_, logits in table) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", quick(["streams", "memory"]))
 def test_the_register_model_has_the_map(kind: str) -> None:
     """Addresses, fields, access and reset; volatile is what hardware changes."""

@@ -109,8 +109,8 @@ EVERY: dict[str, Any] = {
     [
         *quick(
             [
-                (4, 16, EVERY, 200),
-                (4, None, {}, 500),
+                (4, None, {}, 200),
+                (4, 16, EVERY, 500),
                 (8, None, {}, 500),
                 (4, 8, {}, 500),
             ]
@@ -199,7 +199,7 @@ def test_one_case_is_played_again(capsys: pytest.CaptureFixture[str]) -> None:
     again = command.reproducer(1, Judged(config(4), 7, "field", [], ()))
     assert again == "python -m verify.fuzz --seed 1 --lanes 4 --case 7"
     assert command.main(again.split()[3:]) == 0
-    assert "1 cases in " in capsys.readouterr().out
+    assert "1 case in " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
