@@ -34,22 +34,6 @@ def test_without_apt_the_packages_are_named(monkeypatch):
         system.install({"ccache": absent})
 
 
-def test_a_failed_installation_is_told(monkeypatch):
-    ran = []
-
-    def run(words, **options):
-        ran.append(words)
-        return subprocess.CompletedProcess(words, 100)
-
-    monkeypatch.setattr(system.subprocess, "run", run)
-    monkeypatch.setattr(system, "_privilege", lambda: ["sudo", "-n"])
-    monkeypatch.setattr(system.shutil, "which", lambda name: f"/usr/bin/{name}")
-    with pytest.raises(SetupError, match="apt-get could not install"):
-        system.install({"ccache": absent})
-    assert [words[:2] for words in ran] == [["sudo", "-n"]] * 2
-    assert ran[1][-1] == "ccache"
-
-
 def test_a_python_without_shared_library_is_refused(monkeypatch):
     monkeypatch.setattr(system, "libpython", lambda: None)
     with pytest.raises(SetupError, match="has no shared library, which cocotb loads"):
@@ -117,23 +101,6 @@ def test_an_installation_that_fails_is_told(monkeypatch):
     monkeypatch.setattr(environment, "_uv", lambda words, quiet: False)
     with pytest.raises(SetupError, match=r"uv could not install the packages .*run the same make"):
         environment.install([])
-
-
-def test_another_python_hands_over_to_that_of_the_environment(monkeypatch):
-    monkeypatch.setattr(command.sys, "prefix", "/usr")
-    monkeypatch.setattr(command.sys, "argv", ["setup", "sim"])
-    monkeypatch.setattr(environment, "works", lambda: True)
-    handed = []
-
-    def execv(program, words):
-        handed.append((program, words))
-        raise SystemExit
-
-    monkeypatch.setattr(command.os, "execv", execv)
-    with pytest.raises(SystemExit):
-        command.main(["sim"])
-    python = str(ROOT / ".venv" / "bin" / "python")
-    assert handed == [(environment.PYTHON, [python, "-m", "setup", "sim"])]
 
 
 def test_the_makefile_of_the_wheel_is_filled_in(tmp_path):
