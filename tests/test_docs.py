@@ -49,8 +49,3 @@ def test_what_a_document_names_is_there(document: Path) -> None:
         if not path.with_suffix(".py").exists() and not (path / "__main__.py").exists():
             missing.append(f"python -m {module}")
     assert not missing
-
-
-def test_the_journeys_name_files() -> None:
-    named = PATH.findall((ROOT / "docs" / "extending.md").read_text())
-    assert len(named) > 30

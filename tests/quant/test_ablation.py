@@ -7,6 +7,8 @@ from quant import ablation
 from quant.quantize.observers import METHODS
 from quant.quantize.options import REMEDIES, Options
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_choice_has_its_row() -> None:
     names = [row.name for row in ablation.rows()]

@@ -10,6 +10,8 @@ from quant.measure.compare import TensorError
 from quant.measure.evaluation import Evaluation
 from quant.page import overview
 
+pytestmark = pytest.mark.slow
+
 # Labels 0 0 1 1 and none. The first is right, the second changed, the third wrong in both models,
 # the fourth right, the fifth changed.
 RESULT = Evaluation(

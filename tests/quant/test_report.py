@@ -10,6 +10,8 @@ from quant.calibrate import main as calibrate
 from quant.foreign.checkpoint import DEFAULT_MODEL
 from tests.quant import test_rotary, tiny
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.slow
 def test_the_page_shows_the_shipped_model(

@@ -432,6 +432,7 @@ def test_no_remedy_is_skipped_in_silence(case: str, tmp_path: Path) -> None:
     assert applicable(checkpoint.spec) == tuple(name for name in REMEDIES if name not in same)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", quick(["auto", "all", "split"]))
 def test_the_report_names_the_remedy_that_a_gate_has_no_use_for(
     given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

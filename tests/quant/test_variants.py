@@ -8,6 +8,8 @@ from quant.quantize import variants
 from quant.quantize.variants import SOFTMAXES, Variant
 from tests import zoo
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", [name for name in zoo.SHAPES if name not in zoo.EMBEDDINGS])
 @pytest.mark.parametrize("biased", [False, True])

@@ -12,6 +12,8 @@ import pytest
 from rtl.generate import diagram
 from rtl.interface.config import Config
 
+pytestmark = pytest.mark.slow
+
 COMMITTED = Path(__file__).resolve().parents[2] / "docs" / "diagram.svg"
 
 

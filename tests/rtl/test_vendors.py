@@ -26,6 +26,8 @@ from rtl.generate.units import unit
 from rtl.interface.config import Config
 from rtl.registers.map import registers
 
+pytestmark = pytest.mark.slow
+
 CONFIG = Config(lanes=4, tokens=20)
 BUSES = {
     "streams": None,

@@ -19,6 +19,8 @@ from tests.damage import replaced, with_pieces
 from tests.sim.dma_subjects import BUS, Subject, board_of, limits, subjects
 from tests.tiers import quick
 
+pytestmark = pytest.mark.slow
+
 NEVER = 1 << 62
 
 

@@ -227,6 +227,7 @@ WORDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("simulator", ["icarus", "verilator", "questa", "vcs", "xcelium", "xsim"])
 def test_a_word_that_a_script_does_not_know(
     simulator: str, benches: Benches, tmp_path: Path

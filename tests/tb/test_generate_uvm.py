@@ -30,6 +30,8 @@ from tests.tb.plain import CONFIG, STALLS, edited, play
 from tests.tb.test_generate_command import STUB
 from tests.tiers import quick
 
+pytestmark = pytest.mark.slow
+
 HOME = os.environ.get("UVM_HOME", "")
 NO_UVM = "UVM_HOME names no folder with src/uvm_pkg.sv: UVM is not among the packages"
 with_uvm = pytest.mark.skipif(not (Path(HOME) / "src/uvm_pkg.sv").is_file(), reason=NO_UVM)

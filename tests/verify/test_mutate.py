@@ -73,6 +73,7 @@ def test_the_bench_of_layernorm_sees_every_bit_of_large_sums_of_squares() -> Non
     assert unseen == []
 
 
+@pytest.mark.slow
 def test_a_bench_that_looks_away_is_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
