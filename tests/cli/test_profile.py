@@ -30,7 +30,6 @@ sys.argv[:] = sys.argv[1:]
 sys.orig_argv[:] = [sys.executable, "-m", *sys.argv]
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
-# So that they end soon; what is measured of them is elsewhere.
 SHORT = {
     "quant.calibrate": ["--samples", "4", "--tokens", "8", "--remedies", "none"],
     "quant.evaluate": ["--samples", "4", "--tokens", "8"],
