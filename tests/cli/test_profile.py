@@ -36,8 +36,7 @@ SHORT = {
     "sim.run": ["--unit", "softmax", "--tokens", "4", "--simulator", "icarus"],
 }
 SECONDS = 2
-# Commands that use what the profile does not have.
-IMPORTING = ("boards", "train.finetune", "sim.gates", "verify.mutate")
+NEEDING_MORE = ("boards", "train.finetune", "sim.gates", "verify.mutate")
 
 
 def distributions(extras: tuple[str, ...]) -> set[str]:
@@ -90,7 +89,7 @@ def run(environment: Path, build: Path, *words: str) -> subprocess.CompletedProc
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[] if name.startswith(IMPORTING) else pytest.mark.slow)
+        pytest.param(name, marks=[] if name.startswith(NEEDING_MORE) else pytest.mark.slow)
         for name in sorted(COMMANDS)
     ],
 )

