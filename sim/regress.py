@@ -46,6 +46,7 @@ from quant.model.spec import (
     EncoderSpec,
 )
 from quant.quantized_model import QuantizedModel
+from quant.texts.corpora import check_there
 from quant.texts.data_file import Review as Text
 from quant.texts.data_file import add_columns, layout_of
 from rtl.compile.batches import pack
@@ -365,6 +366,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.data and options.data not in images.NAMED:
+        check_there(options.data)  # before a calibration, which takes a minute
     directory, quantized = model_of(options)
     figures = regress(quantized, options)
     print(report(figures, quantized.spec.inputs))

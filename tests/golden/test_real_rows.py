@@ -23,6 +23,7 @@ def traces(calibrated: Calibrated) -> list[dict[str, np.ndarray]]:
     return traces
 
 
+@pytest.mark.slow
 def test_softmax(calibrated: Calibrated, traces: list[dict[str, np.ndarray]]) -> None:
     """Mean total variation of the rows from the softmax of the unrounded scores: at most 2 %."""
     model, _ = calibrated

@@ -91,12 +91,6 @@ def test_torch_is_not_taken_from_the_lock_nor_cuda(ran, tmp_path):
     assert ran[-1][0] == "sync"
 
 
-def test_an_installation_that_fails_is_told(monkeypatch):
-    monkeypatch.setattr(environment, "_uv", lambda words, quiet: False)
-    with pytest.raises(SetupError, match=r"uv could not install the packages .*run the same make"):
-        environment.install([])
-
-
 def test_the_makefile_of_the_wheel_is_filled_in(tmp_path):
     path = tmp_path / "verilated.mk"
     path.write_text("".join(f"{name} = /elsewhere\n" for name in verilator.MAKE_VARIABLES))

@@ -39,6 +39,8 @@ from tb.scenarios import SMALL, SMALL_LIMITS
 from tests.sim.test_lint import TOOLS, modules, slang_says, verilator_says
 from tests.tb.plain import passed, play
 
+pytestmark = pytest.mark.slow
+
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 LIMITS = options_of(CONFIG)
 CORE = "bert2rtl:accelerator:accelerator"

@@ -164,6 +164,7 @@ def test_what_else_can_be_wrong(
     assert re.search(says, failed(play(folder, "icarus")))
 
 
+@pytest.mark.slow
 def test_a_seed_that_is_no_number(benches: Benches, tmp_path: Path) -> None:
     folder = edited(benches("attention")[1], tmp_path / "bench")
     assert passed(play(folder, "icarus", "--stalls", "4000000000")) > 100
