@@ -20,6 +20,7 @@ from cli.machine import GENERATED, ROOT
 import pytest
 
 from tests.ending import exit_code
+from tests.tiers import quick
 
 PACKAGES = [path.parent for path in sorted(ROOT.glob("*/__init__.py"))]
 PLAIN = string.ascii_letters + string.digits + "./+@~_-"
@@ -134,7 +135,7 @@ def test_a_generated_file_that_cannot_be_written_says_how_to_move(code, named, m
 
 
 @pytest.mark.parametrize(
-    "name", ["quant.calibrate", "quant.report", "rtl.compile", "sim.run", "sim.vectors"]
+    "name", quick(["quant.calibrate", "rtl.compile", "sim.run", "sim.vectors", "quant.report"], 4)
 )
 def test_a_default_output_is_refused_before_the_work(name, monkeypatch, capsys):
     module = importlib.import_module("rtl.compile.__main__" if name == "rtl.compile" else name)

@@ -342,6 +342,7 @@ def test_refused_streams_and_tokens(small: Any, tmp_path: Path) -> None:
     play(tmp_path, "verilator", LIMITS, between(sound, bad), idle=0.1, stall=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "simulator",
     [
