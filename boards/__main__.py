@@ -10,7 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from cli.command import ToolError, run_command
+from cli.command import run_command
+from cli.errors import ToolError
 from cli.machine import BUILD
 from cli.options import Parser
 from cli.progress import stage

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cli.command import ToolError
+from cli.errors import ToolError
 
 from litex.tools.litex_client import RemoteClient
 

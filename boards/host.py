@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cli.command import ToolError, run_command
+from cli.command import run_command
+from cli.errors import ToolError, UserError
 from cli.machine import BUILD
 from cli.options import Parser, positive
 from cli.progress import progress
@@ -163,7 +164,7 @@ def connected(address: str, project: Path, seconds: float) -> Any:
     host, _, port = address.rpartition(":")
     csr = project / "csr.csv"
     if not csr.exists():
-        raise ValueError(f"{csr} is missing: write the board's project with python -m boards")
+        raise UserError(f"{csr} is missing: write the board's project with python -m boards")
     from boards.client import Client  # LiteX, which --help does without
 
     bus = Client(host or "localhost", int(port), csr_csv=str(csr))
@@ -231,10 +232,10 @@ def _image(path: Path, texts: QuantizedModel, quantized: Path) -> bytes:
     try:
         image = read_image(data)
     except ValueError as error:
-        raise ValueError(f"--image {path}: {error}") from None
+        raise UserError(f"--image {path}: {error}") from None
     model = identity_of(texts.model)
     if image.model != model:
-        raise ValueError(
+        raise UserError(
             f"--image {path} holds model {image.model.hex()}, --quantized {quantized} is model "
             f"{model.hex()}: write the image with python -m rtl.compile --quantized {quantized}"
         )
@@ -243,13 +244,11 @@ def _image(path: Path, texts: QuantizedModel, quantized: Path) -> bytes:
 
 def _command(options: argparse.Namespace) -> None:
     if (options.text is None) == (options.data is None):
-        raise ValueError("give a text, or a file of texts with --data: one of the two")
+        raise UserError("give a text, or a file of texts with --data: one of the two")
     texts = QuantizedModel.load(options.quantized, None, floats=False)
     spec = texts.spec
     if spec.given:
-        raise ValueError(
-            f"{options.quantized} is a model of {spec.inputs}: boards.host takes texts"
-        )
+        raise UserError(f"{options.quantized} is a model of {spec.inputs}: boards.host takes texts")
     image = _image(options.image, texts, options.quantized)
     if options.data is None:
         reviews = [Review(options.text, None, options.pair)]

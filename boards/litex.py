@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from cli.errors import UserError
+
 from litedram.frontend.axi import LiteDRAMAXI2NativeR
 from litex.gen import LiteXModule
 from litex.soc.integration.soc import SoCRegion
@@ -169,13 +171,13 @@ def add_accelerator(soc: SoCCore, facts: Facts, memory: str = "main_ram") -> Non
     """
     bus, bits = facts["bus"], memory_bits(soc)
     if bus["data_bits"] != bits:
-        raise ValueError(
+        raise UserError(
             f"data_bits is {bus['data_bits']}: the memory of this SoC is read in beats of {bits} "
             "bits, take as many"
         )
     dram = getattr(soc, "sdram", None)
     if dram and hasattr(soc, "l2_cache"):
-        raise ValueError(
+        raise UserError(
             "the SoC has an L2 cache, which the accelerator does not see: make it with l2_size=0"
         )
     soc.accelerator = accelerator = Accelerator(facts)

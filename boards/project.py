@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cli.command import Different, ToolError
+from cli.errors import Different, ToolError, UserError
 from cli.files import write_if_changed
 
 import litex_boards.targets
@@ -69,7 +69,7 @@ def base_soc(board: str, arguments: dict[str, Any]) -> SoCCore:
         The board or an argument is not known, or litex-boards cannot make the SoC.
     """
     if board not in board_names():
-        raise ValueError(f"--board {board}: not a board of litex-boards; --list shows them")
+        raise UserError(f"--board {board}: not a board of litex-boards; --list shows them")
     core = argparse.ArgumentParser()
     soc_core_args(core)
     options = CORE_WITH_CPU if "cpu_type" in arguments else CORE
@@ -81,18 +81,18 @@ def base_soc(board: str, arguments: dict[str, Any]) -> SoCCore:
         for name in arguments:
             if name not in (known.keys() | inspect.signature(SoCCore).parameters.keys()):
                 choice = ", ".join(each for each in known if each != "kwargs")
-                raise ValueError(f"--argument {name}: {board} has {choice}")
+                raise UserError(f"--argument {name}: {board} has {choice}")
         bridges = [bridge for bridge in BRIDGES if bridge in (known.keys() | chosen.keys())]
         soc = _first(base, chosen, bridges)
         if not soc.bus.masters:
-            raise ValueError(f"--board {board}: litex-boards' SoC has no bridge to a computer")
+            raise UserError(f"--board {board}: litex-boards' SoC has no bridge to a computer")
         if "main_ram" not in soc.bus.regions:
             soc.add_ram("main_ram", soc.mem_map.get("main_ram", RAM_BASE), RAM_BYTES)
     except ValueError:
         raise
     except Exception as error:  # the boards are 160 programs of others
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise ValueError(f"--board {board}: litex-boards cannot make its SoC ({reason})") from None
+        raise UserError(f"--board {board}: litex-boards cannot make its SoC ({reason})") from None
     return soc
 
 
@@ -120,7 +120,7 @@ def check_part(device: str, config: Config) -> None:
             answer = verdict(part, config, largest_errors())
             if answer.startswith("no"):
                 used = ", ".join(f"{name} {x:.0%}" for name, x in shares(part, config).items())
-                raise ValueError(
+                raise UserError(
                     f"the {part.name} cannot hold this accelerator ({answer}), which needs of its "
                     f"{used} by sim.estimate: choose fewer --lanes, --tokens, --hidden or --ffn"
                 )

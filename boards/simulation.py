@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 
-from cli.command import Different, run_command
+from cli.command import run_command
+from cli.errors import Different
 from cli.machine import BUILD, GENERATED
 from cli.options import Parser, add_lanes
 from cli.progress import stage

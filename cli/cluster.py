@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cli.command import ToolError
+from cli.errors import ToolError, UserError
 from cli.progress import stage
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -105,7 +105,7 @@ def _connected(address: str) -> Iterator[Any]:
     except queue.Empty:
         client = TimeoutError()
     if isinstance(client, ValueError):
-        raise ValueError(f"--dask {address}: {client}; give tcp://HOST:PORT")
+        raise UserError(f"--dask {address}: {client}; give tcp://HOST:PORT")
     if isinstance(client, Exception):
         raise ToolError(
             f"no dask scheduler answers at {address} ({type(client).__name__}): start one with "

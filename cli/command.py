@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, TextIO, cast
 
 from cli import journey
+from cli.errors import Different, ToolError, UserError
 from cli.extras import how
 from cli.files import streams
 from cli.machine import check_machine, clean, elsewhere, find_places, open_streams
@@ -37,18 +38,6 @@ class Exit(IntEnum):
     REFUSED = 2
     FAILED = 3
     INTERRUPTED = 130
-
-
-class Different(Exception):
-    """Two computations of the same differ; the message names the first difference."""
-
-
-class ToolError(Exception):
-    """A tool is missing or failed; the message says which and what to do."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C with something to say: what was kept, and how to go on."""
 
 
 def run_command(main: Callable[[], int | None]) -> int:
@@ -89,7 +78,7 @@ def _answer(error: BaseException) -> tuple[str, Exit] | None:
             return f"error: {error}", Exit.FAILED
         case ModuleNotFoundError() if do := how((error.name or "").replace("-", "_")):
             return f"error: the package {error.name} is not installed: {do}", Exit.FAILED
-        case ValueError():
+        case UserError():
             return f"error: {_one_line(str(error))}", Exit.REFUSED
         case OSError():
             place = f"{error.filename}: " if error.filename else ""
@@ -168,5 +157,5 @@ if _is_ours():
     clean(os.environ)
     try:
         check_machine()
-    except ValueError as error:
+    except UserError as error:
         raise SystemExit(_say(f"error: {error}", Exit.REFUSED)) from None

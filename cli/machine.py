@@ -14,6 +14,8 @@ from collections.abc import MutableMapping
 from contextlib import suppress
 from pathlib import Path
 
+from cli.errors import UserError
+
 ROOT = Path(__file__).resolve().parent.parent
 
 IS_CLONE = (ROOT / "pyproject.toml").is_file()
@@ -117,7 +119,7 @@ def check_machine() -> None:
         Python runs with -O, or `check_path` refuses the project's folder or that of the variable.
     """
     if not __debug__:
-        raise ValueError("Python leaves out checks with -O: unset PYTHONOPTIMIZE")
+        raise UserError("Python leaves out checks with -O: unset PYTHONOPTIMIZE")
     check_path(ROOT, "this project's folder")
     check_path(GENERATED, VARIABLE)
 
@@ -133,7 +135,7 @@ def check_path(path: Path, what: str) -> None:
     wrong = [sign for sign in dict.fromkeys(str(path)) if sign not in _IN_A_PATH]
     if wrong:
         said = ", ".join("a space" if sign == " " else repr(sign) for sign in wrong)
-        raise ValueError(
+        raise UserError(
             f"the path of {what}, {str(path)!r}, holds {said}, which make and Verilator do not "
             "take in a file's name: move it to a path of ASCII letters, digits and ./+@~_-"
         )

@@ -10,6 +10,7 @@ import os
 import stat
 from pathlib import Path
 
+from cli.errors import UserError
 from cli.files import STANDARD_OUTPUT
 from cli.machine import elsewhere
 
@@ -72,7 +73,7 @@ def check_written(path: Path, metavar: str) -> None:
         The reason is in its text.
     """
     if why := _unwritable(path, metavar):
-        raise ValueError(why)
+        raise UserError(why)
 
 
 def _special(path: Path) -> str:

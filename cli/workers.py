@@ -31,7 +31,7 @@ from copy import copy
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
-from cli.command import ToolError
+from cli.errors import ToolError
 
 S = TypeVar("S")
 C = TypeVar("C")

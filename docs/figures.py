@@ -13,6 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from cli.command import run_command
+from cli.errors import UserError
 from cli.files import write
 from cli.options import Parser
 
@@ -48,7 +49,7 @@ class Measurement:
     def __post_init__(self) -> None:
         wrong = [row for row in self.all if len(row) != len(self.columns)]
         if wrong or len(self.units) != len(self.columns):
-            raise ValueError(f"{self.name}: {len(self.columns)} columns, but {wrong or self.units}")
+            raise UserError(f"{self.name}: {len(self.columns)} columns, but {wrong or self.units}")
 
     @property
     def all(self) -> list[Sequence[Value]]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from cli.errors import UserError
+
 import numpy as np
 
 from golden.attention import attention
@@ -93,7 +95,7 @@ def run_batch(
     attend = np.ones_like(ids) if attend is None else np.asarray(attend)
     sizes = len(ids), len(types), len(attend)
     if min(lengths, default=0) < 1 or {sum(lengths)} != set(sizes):
-        raise ValueError(
+        raise UserError(
             f"lengths are {list(lengths)}; allowed 1 and more each, as many together as ids, types "
             f"and attend have: {sizes[0]}, {sizes[1]} and {sizes[2]}"
         )
@@ -191,7 +193,7 @@ def pool(x8: np.ndarray, attend: np.ndarray, model: Model) -> np.ndarray:
     if model.shape.pooling != "mean":
         return x8[0] if model.shape.pooling == "first" else x8
     if model.mean_m is None or model.mean_s is None:
-        raise ValueError("the model has no mean_m and mean_s; its pooling is 'mean'")
+        raise UserError("the model has no mean_m and mean_s; its pooling is 'mean'")
     p = np.where(attend, 255, 0).astype(np.uint8)
     row_m, row_s = row_scale(p.sum(dtype=np.int32), model.mean_m, model.mean_s)
     return requantize(matmul(p[None], high_half(x8))[0], row_m, row_s)
@@ -204,11 +206,11 @@ def check_input(
     shape = model.shape
     ids = _integers("ids", ids, None, shape.vocabulary - 1)
     if len(ids) > shape.tokens:
-        raise ValueError(f"ids has {len(ids)} tokens; allowed 1..{shape.tokens} for this model")
+        raise UserError(f"ids has {len(ids)} tokens; allowed 1..{shape.tokens} for this model")
     types = _integers("types", types, len(ids), max(shape.types, 1) - 1)
     attend = _integers("attend", np.ones_like(ids) if attend is None else attend, len(ids), 1)
     if not attend.any():
-        raise ValueError("attend is 0 for every token; allowed is a mask with one 1 or more")
+        raise UserError("attend is 0 for every token; allowed is a mask with one 1 or more")
     return ids, types, attend.astype(bool)
 
 
@@ -217,14 +219,14 @@ def _integers(name: str, values: Integers | None, length: int | None, high: int)
         # Before NumPy sees them: it makes floats of 2^63 and 1.
         for place, value in enumerate(values):
             if not 0 <= value <= high:
-                raise ValueError(f"{name}[{place}] is {value}; allowed 0..{high}")
+                raise UserError(f"{name}[{place}] is {value}; allowed 0..{high}")
     array = np.zeros(length or 0, np.int64) if values is None else np.asarray(values)
     if array.ndim != 1 or array.size == 0 or (length is not None and len(array) != length):
         allowed = "one or more integers" if length is None else f"{length}, one a token"
-        raise ValueError(f"{name} has shape {array.shape}; allowed {allowed}")
+        raise UserError(f"{name} has shape {array.shape}; allowed {allowed}")
     if array.dtype.kind not in "iub":
-        raise ValueError(f"{name} has dtype {array.dtype}; allowed integers")
+        raise UserError(f"{name} has dtype {array.dtype}; allowed integers")
     bad = np.flatnonzero((array < 0) | (array > high))
     if bad.size:
-        raise ValueError(f"{name}[{bad[0]}] is {array[bad[0]]}; allowed 0..{high}")
+        raise UserError(f"{name}[{bad[0]}] is {array[bad[0]]}; allowed 0..{high}")
     return array.astype(np.int64)

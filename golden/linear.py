@@ -1,5 +1,7 @@
 """Linear layers: a matrix product, a bias, and one of three endings."""
 
+from cli.errors import UserError
+
 import numpy as np
 
 from golden.activation import lookup
@@ -96,5 +98,5 @@ def wide_operand(x16: np.ndarray) -> np.ndarray:
 
 def _multiplier(layer: Linear) -> tuple[np.ndarray, np.ndarray]:
     if layer.m is None or layer.s is None:
-        raise ValueError("linear: the layer has no m and s; allowed only for the logits")
+        raise UserError("linear: the layer has no m and s; allowed only for the logits")
     return layer.m, layer.s

@@ -1,5 +1,7 @@
 """The exact matrix product of the MAC array."""
 
+from cli.errors import UserError
+
 import numpy as np
 
 
@@ -11,8 +13,8 @@ def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """
     for name, operand in (("a", a), ("b", b)):
         if operand.dtype not in (np.int8, np.uint8):
-            raise ValueError(f"matmul: {name} has dtype {operand.dtype}; allowed int8 and uint8")
+            raise UserError(f"matmul: {name} has dtype {operand.dtype}; allowed int8 and uint8")
     k = a.shape[-1]
     if k * 255 * 128 >= 1 << 31:
-        raise ValueError(f"matmul: K = {k} may overflow int32; allowed 1..65793")
+        raise UserError(f"matmul: K = {k} may overflow int32; allowed 1..65793")
     return np.matmul(a.astype(np.int32), b.astype(np.int32))

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from operator import index
 from typing import Literal, get_args
 
+from cli.errors import UserError
+
 import numpy as np
 
 from golden.requantize import MULTIPLIER_MAX, MULTIPLIER_MIN, SHIFT_MAX, SHIFT_MIN
@@ -32,9 +34,9 @@ def _check_integer(name: str, value: int, low: int, high: int) -> None:
     try:
         index(value)
     except TypeError:
-        raise ValueError(f"{name} is {value!r}; allowed integers {low}..{high}") from None
+        raise UserError(f"{name} is {value!r}; allowed integers {low}..{high}") from None
     if isinstance(value, bool) or not low <= value <= high:
-        raise ValueError(f"{name} is {value}; allowed {low}..{high}")
+        raise UserError(f"{name} is {value}; allowed {low}..{high}")
 
 
 def _check_array(
@@ -42,20 +44,20 @@ def _check_array(
 ) -> None:
     if not isinstance(array, np.ndarray) or array.dtype != dtype:
         found = getattr(array, "dtype", type(array).__name__)
-        raise ValueError(f"{name} is {found}; allowed an array of {np.dtype(dtype)}")
+        raise UserError(f"{name} is {found}; allowed an array of {np.dtype(dtype)}")
     if array.ndim != dimensions or array.size == 0:
-        raise ValueError(
+        raise UserError(
             f"{name} has shape {array.shape}; allowed {dimensions} dimensions, none of them 0"
         )
     for extreme in (array.argmin(), array.argmax()):
         if not low <= array.flat[extreme] <= high:
             place = ", ".join(str(i) for i in np.unravel_index(extreme, array.shape))
-            raise ValueError(f"{name}[{place}] is {array.flat[extreme]}; allowed {low}..{high}")
+            raise UserError(f"{name}[{place}] is {array.flat[extreme]}; allowed {low}..{high}")
 
 
 def _check_shape(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
     if array.shape != shape:
-        raise ValueError(f"{name} has shape {array.shape}; allowed {shape}")
+        raise UserError(f"{name} has shape {array.shape}; allowed {shape}")
 
 
 def _check_multiplier(name: str, m: int, s: int, s_max: int = SHIFT_MAX) -> None:
@@ -107,7 +109,7 @@ class Shape:
         if self.kv_heads is not None:
             _check_integer("shape.kv_heads", self.kv_heads, 1, self.heads - 1)
             if self.heads % self.kv_heads:
-                raise ValueError(
+                raise UserError(
                     f"shape.kv_heads is {self.kv_heads}; allowed are divisors of shape.heads, "
                     f"{self.heads}, and None"
                 )
@@ -116,13 +118,13 @@ class Shape:
             if value not in get_args(allowed):
                 *most, last = map(repr, get_args(allowed))
                 choices = f"{', '.join(most)} and {last}"
-                raise ValueError(f"shape.{name} is {value!r}; allowed {choices}")
+                raise UserError(f"shape.{name} is {value!r}; allowed {choices}")
         if not isinstance(self.embedding_norm, bool):
-            raise ValueError(
+            raise UserError(
                 f"shape.embedding_norm is {self.embedding_norm!r}; allowed True and False"
             )
         if self.norm == "post" and not self.embedding_norm:
-            raise ValueError(
+            raise UserError(
                 "shape.embedding_norm is False; allowed is True where shape.norm is 'post', since "
                 "the first layer reads the norm's output"
             )
@@ -163,7 +165,7 @@ class Linear:
     def __post_init__(self) -> None:
         _check_array("weight", self.weight, np.int8, 2, -127, 127)
         if self.weight.shape[1] > LENGTH_MAX:
-            raise ValueError(f"weight has {self.weight.shape[1]} inputs; allowed 1..{LENGTH_MAX}")
+            raise UserError(f"weight has {self.weight.shape[1]} inputs; allowed 1..{LENGTH_MAX}")
         out = (self.weight.shape[0],)
         _check_array("bias", self.bias, np.int32, 1, -(1 << 31), (1 << 31) - 1)
         _check_shape("bias", self.bias, out)
@@ -171,12 +173,12 @@ class Linear:
         bound = 128 * sums + np.abs(self.bias.astype(np.int64))
         worst = int(bound.argmax())
         if bound[worst] >= 1 << 31:
-            raise ValueError(
+            raise UserError(
                 f"channel {worst}: 128 * sum |weight| + |bias| is {bound[worst]}; "
                 f"allowed 0..{(1 << 31) - 1}, or the accumulator may overflow int32"
             )
         if (self.m is None) != (self.s is None):
-            raise ValueError("one of m and s is None; allowed both or none")
+            raise UserError("one of m and s is None; allowed both or none")
         if self.m is not None and self.s is not None:
             _check_array("m", self.m, np.int32, 1, MULTIPLIER_MIN, MULTIPLIER_MAX)
             _check_shape("m", self.m, out)
@@ -189,10 +191,10 @@ class Linear:
             _check_array("table_low", self.table_low, np.int8, 1, -128, 127)
             _check_shape("table_low", self.table_low, (256,))
             if self.table is None:
-                raise ValueError("table_low is an array and table None; allowed both or none")
+                raise UserError("table_low is an array and table None; allowed both or none")
             below = np.flatnonzero((self.table == -128) & (self.table_low < 0))
             if below.size:
-                raise ValueError(
+                raise UserError(
                     f"table_low[{below[0]}] is {self.table_low[below[0]]}; allowed 0..127 where "
                     "table is -128, so that both together are an int16"
                 )
@@ -227,16 +229,16 @@ class Norm:
             _check_array("operand_shifts", self.operand_shifts, np.uint8, 1, low, high)
             _check_shape("operand_shifts", self.operand_shifts, self.gamma.shape)
         if not isinstance(self.wide, bool):
-            raise ValueError(f"wide is {self.wide!r}; allowed True and False")
+            raise UserError(f"wide is {self.wide!r}; allowed True and False")
         if self.rms is not None and self.rms is not True:
-            raise ValueError(f"rms is {self.rms!r}; allowed True and None")
+            raise UserError(f"rms is {self.rms!r}; allowed True and None")
         if self.rms and len(self.gamma) > RMS_HIDDEN_MAX:
-            raise ValueError(
+            raise UserError(
                 f"gamma has {len(self.gamma)} channels; allowed 1..{RMS_HIDDEN_MAX} where rms is "
                 "True, so that a normalised value is below 32"
             )
         if self.wide and self.operand_shifts is not None:
-            raise ValueError("operand_shifts is an array; allowed is None where wide is True")
+            raise UserError("operand_shifts is an array; allowed is None where wide is True")
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,13 +285,11 @@ class FeedForward:
     def __post_init__(self) -> None:
         _check_integer("residual_shift", self.residual_shift, 0, 15)
         if (self.gate is None) != (self.gate_shift is None):
-            raise ValueError("one of gate and gate_shift is None; allowed both or none")
+            raise UserError("one of gate and gate_shift is None; allowed both or none")
         if self.gate_shift is not None:
             _check_integer("gate_shift", self.gate_shift, 1, GATE_SHIFT_MAX)
             if self.up.table is not None:
-                raise ValueError(
-                    "up.table is an array; allowed is None beside a gate, which has it"
-                )
+                raise UserError("up.table is an array; allowed is None beside a gate, which has it")
 
     @property
     def activated(self) -> Linear:
@@ -333,7 +333,7 @@ class Window:
             if value is not None:
                 _check_integer(name, value, 0, TOKENS_MAX - 1)
         if self.before is None and self.after is None:
-            raise ValueError("before and after are None; allowed is one of them, or no window")
+            raise UserError("before and after are None; allowed is one of them, or no window")
 
 
 @dataclass(frozen=True, eq=False)
@@ -378,7 +378,7 @@ class Embedding:
         _check_integer("token_factor", self.token_factor, 1, 255)
         _check_integer("position_factor", self.position_factor, 1, 255)
         if (self.token_low is None) != (self.position_low is None):
-            raise ValueError("one of token_low and position_low is None; allowed both or none")
+            raise UserError("one of token_low and position_low is None; allowed both or none")
         if self.token_low is not None and self.position_low is not None:
             _check_array("token_low", self.token_low, np.int8, 2, -127, 127)
             _check_shape("token_low", self.token_low, self.token.shape)
@@ -386,7 +386,7 @@ class Embedding:
             _check_shape("position_low", self.position_low, self.position.shape)
         total, most = self.token_factor + self.position_factor, 256 if self.wide else 258
         if total > most:
-            raise ValueError(f"token_factor + position_factor is {total}; allowed 2..{most}")
+            raise UserError(f"token_factor + position_factor is {total}; allowed 2..{most}")
 
     @property
     def wide(self) -> bool:
@@ -427,7 +427,7 @@ class Model:
     def __post_init__(self) -> None:
         shape = self.shape
         if len(self.layers) != shape.layers:
-            raise ValueError(f"layers counts {len(self.layers)}; allowed {shape.layers}")
+            raise UserError(f"layers counts {len(self.layers)}; allowed {shape.layers}")
         tables = max(shape.types, 1), shape.positions, shape.hidden
         _check_shape("embedding.token", self.embedding.token, (shape.vocabulary, shape.hidden))
         _check_shape("embedding.position", self.embedding.position, tables)
@@ -437,26 +437,26 @@ class Model:
         ):
             if (norm is not None) != wanted:
                 found, allowed = ("a norm", "None") if norm is not None else ("None", "a norm")
-                raise ValueError(f"{name} is {found}; allowed is {allowed} for {shape}")
+                raise UserError(f"{name} is {found}; allowed is {allowed} for {shape}")
         for i, layer in enumerate(self.layers):
             if layer.norm1 is None and (i or not (shape.norm == "pre" and shape.embedding_norm)):
-                raise ValueError(
+                raise UserError(
                     f"layer.{i}.norm1 is None; allowed is that in layer 0 of norm 'pre' with an "
                     "embedding norm"
                 )
         for name, norm in self.norms():
             _check_shape(f"{name}.gamma", norm.gamma, (shape.hidden,))
         if self.projection is not None and (shape.norm == "pre" or self.inputs(0) > shape.hidden):
-            raise ValueError(
+            raise UserError(
                 f"projection reads {self.inputs(0)} channels with norm {shape.norm!r}; allowed "
                 f"1..{shape.hidden}, those of the embedding's norm, with norm 'post'"
             )
         for name, linear, rows, columns in self._projections():
             _check_shape(f"{name}.weight", linear.weight, (rows, columns))
             if linear.m is None:
-                raise ValueError(f"{name}.m is None; allowed is an array of {rows}")
+                raise UserError(f"{name}.m is None; allowed is an array of {rows}")
             if linear.table is not None and not name.endswith((".up", ".gate")):
-                raise ValueError(
+                raise UserError(
                     f"{name}.table is an array; allowed is None: only ffn.up, ffn.gate and the "
                     "hidden layers of the head have an activation"
                 )
@@ -465,7 +465,7 @@ class Model:
             _check_array("position_bias", self.position_bias, np.int16, 2, -(1 << 15), 2**15 - 1)
             _check_shape("position_bias", self.position_bias, (shape.heads, columns))
             if shape.kv_heads is not None:
-                raise ValueError(
+                raise UserError(
                     f"position_bias is an array; allowed is None with {shape.kv_heads} heads of K "
                     f"and V for {shape.heads} of Q"
                 )
@@ -538,47 +538,47 @@ class Model:
     def _check_rotary(self) -> None:
         shape, count = self.shape, len(self.rotary or ())
         if self.rotary is not None and not 1 <= count <= ROTARY_TABLES_MAX:
-            raise ValueError(f"rotary counts {count}; allowed 1..{ROTARY_TABLES_MAX}, or None")
+            raise UserError(f"rotary counts {count}; allowed 1..{ROTARY_TABLES_MAX}, or None")
         for j, table in enumerate(self.rotary or ()):
             if shape.head_size % 2:
-                raise ValueError(
+                raise UserError(
                     f"shape.head_size is {shape.head_size}; allowed is an even one with rotary "
                     "positions, which turn pairs of channels"
                 )
             _check_shape(f"rotary.{j}.cos", table.cos, (shape.tokens, shape.head_size // 2))
         for i, layer in enumerate(self.layers):
             if layer.rotary is not None and not 0 <= layer.rotary < count:
-                raise ValueError(
+                raise UserError(
                     f"layer.{i}.rotary is {layer.rotary}; allowed is None"
                     + (f" and 0..{count - 1}" if count else ", the model has no such table")
                 )
 
     def _check_head(self) -> None:
         if not self.head:
-            raise ValueError("head has no layer; allowed one or more")
+            raise UserError("head has no layer; allowed one or more")
         columns = self.shape.hidden
         for j, linear in enumerate(self.head):
             last = j == len(self.head) - 1
             rows = self.shape.labels if last else linear.weight.shape[0]
             _check_shape(f"head.{j}.weight", linear.weight, (rows, columns))
             if last and not (linear.m is None and linear.table is None):
-                raise ValueError(f"head.{j} has m, s or a table; allowed none, it gives the logits")
+                raise UserError(f"head.{j} has m, s or a table; allowed none, it gives the logits")
             if not last and linear.m is None:
-                raise ValueError(f"head.{j}.m is None; allowed is an array of {rows}")
+                raise UserError(f"head.{j}.m is None; allowed is an array of {rows}")
             columns = rows
         before, hidden = self.head[-2].weight.shape[0] if self.head[1:] else 0, self.shape.hidden
         if self.head_norm is not None and before != hidden:
-            raise ValueError(f"head_norm has {before} channels before it; allowed {hidden}")
+            raise UserError(f"head_norm has {before} channels before it; allowed {hidden}")
 
     def _check_wide(self) -> None:
         if not self.precise:
             return
         if self.projection is not None and self.embedding.norm and self.embedding.norm.wide:
-            raise ValueError("embedding.norm.wide is True; allowed is False before a projection")
+            raise UserError("embedding.norm.wide is True; allowed is False before a projection")
         heads = [(f"head.{j}", linear) for j, linear in enumerate(self.head)]
         for name, linear in heads:
             if linear.table_low is not None:
-                raise ValueError(
+                raise UserError(
                     f"{name}.table_low is an array; allowed only for ffn.up and ffn.gate"
                 )
         for name, linear in [(name, x) for name, x, _, _ in self._projections()] + heads:
@@ -586,7 +586,7 @@ class Model:
             sums = np.abs(linear.weight.astype(np.int32)).sum(axis=1, dtype=np.int64)
             bound = int((129 * sums + np.abs(linear.bias.astype(np.int64)) + 1).max())
             if bound >= 1 << 31:
-                raise ValueError(
+                raise UserError(
                     f"{name}: 129 * sum |weight| + |bias| + 1 is {bound}; allowed 0.."
                     f"{(1 << 31) - 1} where operands have 16 bits, or the accumulator may overflow"
                 )
@@ -599,9 +599,7 @@ class Model:
             _check_multiplier(name, layer.attention.context_m, layer.attention.context_s, s_max)
         if self.shape.pooling == "mean":
             if self.mean_m is None or self.mean_s is None:
-                raise ValueError(
-                    "mean_m or mean_s is None; allowed are integers, pooling is 'mean'"
-                )
+                raise UserError("mean_m or mean_s is None; allowed are integers, pooling is 'mean'")
             _check_multiplier("mean", self.mean_m, self.mean_s, s_max)
         elif self.mean_m is not None or self.mean_s is not None:
-            raise ValueError("mean_m or mean_s is given; allowed is None unless pooling is 'mean'")
+            raise UserError("mean_m or mean_s is given; allowed is None unless pooling is 'mean'")

@@ -7,6 +7,8 @@ layer: int8 tensors use most of their codes and few values saturate.
 from dataclasses import replace
 from math import isqrt
 
+from cli.errors import UserError
+
 import numpy as np
 
 from golden.model import (
@@ -264,7 +266,7 @@ def multiplier(numerator: int, denominator: int) -> tuple[int, int]:
         m = ((numerator << (s + 1)) // denominator + 1) >> 1
         if 1 << 15 <= m < 1 << 16:
             return m, s
-    raise ValueError(f"{numerator} / {denominator} has no multiplier; allowed 2^-32 to 2^15")
+    raise UserError(f"{numerator} / {denominator} has no multiplier; allowed 2^-32 to 2^15")
 
 
 def _codes(rng: np.random.Generator, *size: int) -> np.ndarray:

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from cli.errors import UserError
+
 import numpy as np
 
 from golden.model import Model
@@ -91,7 +93,7 @@ def load(directory: str | Path) -> tuple[Model, dict[str, Any]]:
     path = directory.joinpath(ARRAYS)
     data = _read(path)
     if sha256(data).hexdigest() != description["sha256"]:
-        raise ValueError(
+        raise UserError(
             f"{path}: its SHA-256 is not the one in {DESCRIPTION}; the files are damaged or of "
             "two calibrations; calibrate again"
         )
@@ -99,14 +101,14 @@ def load(directory: str | Path) -> tuple[Model, dict[str, Any]]:
         with np.load(BytesIO(data), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: not a readable .npz file ({error}); calibrate again") from error
+        raise UserError(f"{path}: not a readable .npz file ({error}); calibrate again") from error
     entries = {**description["model"], **arrays}
     if description["version"] < 5:
         entries |= {f"{name[:-6]}.wide": False for name in arrays if name.endswith(".gamma")}
     try:
         model = _build(Model, "", entries)
     except ValueError as error:
-        raise ValueError(f"{directory}: {error}; calibrate again") from error
+        raise UserError(f"{directory}: {error}; calibrate again") from error
     return model, description["info"]
 
 
@@ -115,7 +117,7 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise ValueError(
+        raise UserError(
             f"{path}: {reason}; allowed is a directory that `python -m quant.calibrate` wrote"
         ) from error
 
@@ -125,20 +127,20 @@ def _read_description(path: Path) -> dict[str, Any]:
     try:
         description = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not readable as JSON ({error}); calibrate again") from error
+        raise UserError(f"{path}: not readable as JSON ({error}); calibrate again") from error
     if not isinstance(description, dict) or description.get("format") != FORMAT:
-        raise ValueError(f'{path}: its "format" is not "{FORMAT}"; calibrate again')
+        raise UserError(f'{path}: its "format" is not "{FORMAT}"; calibrate again')
     if description.get("version") not in READABLE:
-        raise ValueError(
+        raise UserError(
             f"{path}: version {description.get('version')!r}; allowed {READABLE[0]}.."
             f"{READABLE[-1]}; calibrate again"
         )
     for key, kind in (("sha256", str), ("model", dict), ("info", dict)):
         if not isinstance(description.get(key), kind):
-            raise ValueError(f'{path}: "{key}" is missing or of a wrong type; calibrate again')
+            raise UserError(f'{path}: "{key}" is missing or of a wrong type; calibrate again')
     sealed = description["version"] >= 6
     if sealed and description.get("description_sha256") != hash_of(description):
-        raise ValueError(f"{path}: its description_sha256 is of another text; calibrate again")
+        raise UserError(f"{path}: its description_sha256 is of another text; calibrate again")
     return description
 
 
@@ -169,7 +171,7 @@ def _build(kind: Any, name: str, entries: dict[str, Any]) -> Any:
     if get_origin(kind) is tuple:
         count = _entry(name, entries)
         if not isinstance(count, int) or not 0 <= count <= 255:
-            raise ValueError(f"{name} is {count!r}; allowed is a count of 0..255")
+            raise UserError(f"{name} is {count!r}; allowed is a count of 0..255")
         return tuple(_build(members[0], f"{name}.{i}", entries) for i in range(count))
     if is_dataclass(kind):
         constructor: Any = kind
@@ -183,11 +185,11 @@ def _build(kind: Any, name: str, entries: dict[str, Any]) -> Any:
         try:
             return constructor(**values)
         except ValueError as error:
-            raise ValueError(f"{name}: {error}" if name else str(error)) from error
+            raise UserError(f"{name}: {error}" if name else str(error)) from error
     return _entry(name, entries)
 
 
 def _entry(name: str, entries: dict[str, Any]) -> Any:
     if name not in entries:
-        raise ValueError(f"{name} is missing")
+        raise UserError(f"{name} is missing")
     return entries[name]

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from cli.errors import UserError
+
 import torch
 from safetensors.torch import save_file
 
@@ -25,7 +27,7 @@ WAV2VEC2 = {  # and HuBERT
 def export(folder, encoder, names, positions, norm_first, activation, head=None):
     """The encoder behind its front end; head: the model that has `projector` and `classifier`."""
     if head is not None and head.config.use_weighted_layer_sum:
-        raise ValueError("use_weighted_layer_sum: the head reads all layers, not the last one")
+        raise UserError("use_weighted_layer_sum: the head reads all layers, not the last one")
     tensors = {}
     for i, layer in enumerate(encoder.layers):
         theirs, ours, attention = layer.state_dict(), f"encoder.layers.{i}", names["self_attn"]

@@ -15,7 +15,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from cli import files
-from cli.command import Interrupted, run_command
+from cli.command import run_command
+from cli.errors import Interrupted, UserError
 from cli.journey import then
 from cli.machine import BUILD, give_back_memory
 from cli.options import Parser, add_json, add_model, add_tokens, positive, version
@@ -114,7 +115,7 @@ def default_data(spec: EncoderSpec) -> str:
     Raises ValueError where no corpus at hand has such texts.
     """
     if spec.task == QUESTION_ANSWERING:
-        raise ValueError(
+        raise UserError(
             "a model that answers questions needs questions with their texts: give --data FILE "
             "with the columns question and context"
         )

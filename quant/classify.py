@@ -16,6 +16,7 @@ from typing import Any
 
 from cli import files
 from cli.command import run_command
+from cli.errors import UserError
 from cli.options import Parser, add_json, add_model, add_quantized, add_tokens
 from cli.progress import progress
 
@@ -151,13 +152,13 @@ def read_standard_input() -> str:
 def check_arguments(options: argparse.Namespace) -> None:
     """Raises ValueError unless there is either a text or a file of them."""
     if (options.text is None) == (options.batch is None):
-        raise ValueError("give either a text or --batch FILE")
+        raise UserError("give either a text or --batch FILE")
     if options.batch is not None and options.pair is not None:
-        raise ValueError("--pair belongs to one text: in a file give a column of second texts")
+        raise UserError("--pair belongs to one text: in a file give a column of second texts")
     if options.batch and options.out and options.out.resolve() == options.batch.resolve():
-        raise ValueError(f"--out {options.out} is the file that is read: name another one")
+        raise UserError(f"--out {options.out} is the file that is read: name another one")
     if options.batch is None and options.out is not None:
-        raise ValueError("--out belongs to --batch: --json writes what is said of one text")
+        raise UserError("--out belongs to --batch: --json writes what is said of one text")
 
 
 def classify_command(options: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 from cli import files
 from cli.command import run_command
+from cli.errors import UserError
 from cli.journey import then
 from cli.options import Parser, add_json, whole
 from cli.progress import progress
@@ -289,9 +290,9 @@ def check_arguments(options: argparse.Namespace) -> None:
     if out is None:
         return
     if out.suffix not in KINDS:
-        raise ValueError(f"--out {out}: its name must end in {' or '.join(KINDS)}")
+        raise UserError(f"--out {out}: its name must end in {' or '.join(KINDS)}")
     if options.data is not None and out.resolve() == Path(options.data).resolve():
-        raise ValueError(f"--out {out} is the file that is read: name another one")
+        raise UserError(f"--out {out} is the file that is read: name another one")
 
 
 def texts(options: argparse.Namespace, read: str) -> Iterator[Review]:

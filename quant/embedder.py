@@ -5,6 +5,7 @@ import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
+from cli.errors import UserError
 from cli.machine import BUILD
 from cli.options import Parser, add_quantized, add_tokens
 
@@ -56,7 +57,7 @@ def packaged() -> Path:
     spec = importlib.util.find_spec(PACKAGE.replace("-", "_"))
     folders = [] if spec is None else list(spec.submodule_search_locations or [])
     if not folders:
-        raise ValueError(
+        raise UserError(
             f"give --model DIR: the one that is taken by default, in the package {PACKAGE}, is not "
             "installed (make setup-train)"
         )

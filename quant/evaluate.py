@@ -15,6 +15,7 @@ from typing import Any
 
 from cli import files
 from cli.command import run_command
+from cli.errors import UserError
 from cli.journey import then
 from cli.options import (
     Parser,
@@ -161,7 +162,7 @@ def labelled_texts(
         return reviews, texts, [unknown if r.targets is None else r.targets for r in reviews]
     labels = [-1 if review.label is None else review.label for review in reviews]
     if max(labels) >= len(spec.labels):
-        raise ValueError(
+        raise UserError(
             f"{options.data} has the label {max(labels)}: the model's classes are 0 to "
             f"{len(spec.labels) - 1} ({', '.join(spec.labels)})"
         )

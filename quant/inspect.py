@@ -13,6 +13,7 @@ from typing import Any
 
 from cli import files
 from cli.command import run_command
+from cli.errors import UserError
 from cli.journey import then
 from cli.options import MODEL, Parser, add_json, positive, whole
 
@@ -166,7 +167,7 @@ def smallest(model: Model, lanes: int, tokens: int) -> Config:
     config = replace(config, labels=needed_labels(shape, config))
     found = longest_sequence(model, config)
     if found < tokens:
-        raise ValueError(f"{tokens:,} tokens: the model takes {found} at most at {lanes} lanes")
+        raise UserError(f"{tokens:,} tokens: the model takes {found} at most at {lanes} lanes")
     return config
 
 
@@ -257,7 +258,7 @@ def inspect_command(options: argparse.Namespace) -> int:
     fixed = fixed_tokens(model, {"spec": spec.to_json()})
     tokens = min(options.tokens or fixed or TOKENS, spec.max_tokens)
     if fixed and options.tokens not in (None, fixed):
-        raise ValueError(
+        raise UserError(
             f"--tokens is {options.tokens}: an image of this model has {fixed} tokens, of which "
             "none can be cut: leave --tokens away"
         )

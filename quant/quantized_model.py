@@ -6,6 +6,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from cli.errors import UserError
+
 from golden import store
 from golden.model import Model
 from quant import reader
@@ -53,15 +55,15 @@ class QuantizedModel:
             if floats:
                 directory, sha256 = info["checkpoint"]["directory"], info["checkpoint"]["sha256"]
         except (KeyError, TypeError) as error:
-            raise ValueError(
+            raise UserError(
                 f"{quantized / store.DESCRIPTION}: its info has no usable {error}; calibrate again"
             ) from None
         except ValueError as error:
-            raise ValueError(f"{quantized / store.DESCRIPTION}: {error}") from None
+            raise UserError(f"{quantized / store.DESCRIPTION}: {error}") from None
         spec.require(cls.TASKS, quantized)
         its, checkpoint = reader.of_quantized(quantized, info, spec), None
         if floats and model and fingerprint(model) != sha256:
-            raise ValueError(f"{quantized} was not made from {model}: calibrate again")
+            raise UserError(f"{quantized} was not made from {model}: calibrate again")
         found = model
         if floats and not model:
             several = dict.fromkeys(_places(Path(directory), quantized))
@@ -73,7 +75,7 @@ class QuantizedModel:
     def require_checkpoint(self) -> Checkpoint:
         """Raises ValueError when only the integer model is there."""
         if self.checkpoint is None:
-            raise ValueError(
+            raise UserError(
                 f"the float checkpoint {self.info['checkpoint']['directory']}, which was "
                 "calibrated, is gone or has changed: give its folder with --model"
             )

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cli import files
-from cli.command import Interrupted, run_command
+from cli.command import run_command
+from cli.errors import Interrupted
 from cli.machine import ROOT
 from cli.options import Parser
 

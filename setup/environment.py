@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from cli.command import ToolError
+from cli.errors import ToolError
 from cli.machine import ROOT, clean
 
 VENV = ROOT / ".venv"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from cli.command import Different
+from cli.errors import Different
 from cli.progress import stage
 
 from rtl.interface.config import Config

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from cli.errors import UserError
 from cli.options import add_columns, add_model, positive
 
 from golden.model import Model
@@ -112,28 +113,28 @@ def quantized_of(options: argparse.Namespace) -> Path:
         if (quantized / DESCRIPTION).is_file():
             return quantized
         if (quantized / "config.json").is_file():
-            raise ValueError(
+            raise UserError(
                 f"--quantized {quantized} is a checkpoint: calibrate first, "
                 f"`{CALIBRATE} --model {quantized} --data TEXTS`"
             )
-        raise ValueError(
+        raise UserError(
             f"--quantized {quantized} holds no quantized model: calibrate first, "
             f"`{CALIBRATE} --model CHECKPOINT --data TEXTS --out {quantized}`"
         )
     if model is None:
         return ensure()
     if (model / DESCRIPTION).is_file():
-        raise ValueError(
+        raise UserError(
             f"--model {model} is a quantized model, not a checkpoint: give --quantized {model}"
         )
     checkpoint = hub.local(model)
     if checkpoint.resolve() == DEFAULT_MODEL.resolve():
         return ensure()
     if not (checkpoint / "config.json").is_file():
-        raise ValueError(f"--model {model} is no checkpoint: it has no config.json")
+        raise UserError(f"--model {model} is no checkpoint: it has no config.json")
     out = default_out(checkpoint)
     if not (out / DESCRIPTION).is_file():
-        raise ValueError(
+        raise UserError(
             f"--model {model} has no quantized model in {out}: calibrate first, "
             f"`{CALIBRATE} --model {model} --data TEXTS`"
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from cli.command import Different
+from cli.errors import Different
 from cli.progress import stage
 
 import numpy as np

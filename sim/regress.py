@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from cli.command import Exit, run_command
+from cli.errors import UserError
 from cli.files import write_json
 from cli.journey import then
 from cli.options import (
@@ -143,7 +144,7 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
         [quantized.tokens(text.content, text.pair, max_tokens=options.tokens) for text in texts]
     )
     if not sequences:
-        raise ValueError(f"{options.data} holds no text: nothing would be compared")
+        raise UserError(f"{options.data} holds no text: nothing would be compared")
     lengths = [len(t.ids) for t in sequences]
     longest = max(*lengths, options.batch or 1)
     config = fitting_model(quantized.model, options.lanes, longest, **lanes_of(options))

@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cli.command import Different, Exit, ToolError, run_command
+from cli.command import Exit, run_command
+from cli.errors import Different, ToolError, UserError
 from cli.files import write, write_json
 from cli.journey import then
 from cli.machine import BUILD
@@ -126,7 +127,7 @@ def _run(options: argparse.Namespace) -> int:
         check_saif(options.simulator)
     if (options.html or options.svg) and options.unit != WHOLE:
         name = "--html" if options.html else "--svg"
-        raise ValueError(f"{name} shows a run of the whole model: leave --unit {options.unit} away")
+        raise UserError(f"{name} shows a run of the whole model: leave --unit {options.unit} away")
     with _building(options):
         directory, quantized = model_of(options)
     given = input_of(quantized.spec, options.review, options.pair)

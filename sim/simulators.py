@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cli.command import ToolError
+from cli.errors import ToolError, UserError
 from cli.machine import ROOT, clean
 
 import cocotb
@@ -43,7 +43,7 @@ def check(simulator: str) -> None:
     """
     if simulator not in SIMULATORS:
         choice = " or ".join(SIMULATORS)
-        raise ValueError(f"no simulator is called {simulator!r}: choose {choice}")
+        raise UserError(f"no simulator is called {simulator!r}: choose {choice}")
     found = verilator.executable() if simulator == "verilator" else shutil.which("iverilog")
     if found is None:
         raise SimulatorError(f"{simulator} is not installed: run `make setup` first")
@@ -60,7 +60,7 @@ def check_saif(simulator: str) -> None:
         Verilator or cocotb is too old for it.
     """
     if simulator != "verilator":
-        raise ValueError(f"{simulator} writes no SAIF: --simulator verilator does")
+        raise UserError(f"{simulator} writes no SAIF: --simulator verilator does")
     told = version(simulator)
     found, ours = verilator.parse_version(told), cocotb.__version__
     old = found is None or found < SAIF_VERILATOR

@@ -8,6 +8,7 @@ from collections.abc import Sequence as Arguments
 from pathlib import Path
 
 from cli.command import run_command
+from cli.errors import UserError
 from cli.files import write_json
 from cli.machine import BUILD
 from cli.options import Parser, add_json, add_tokens, positive
@@ -63,7 +64,7 @@ def samples(spec: EncoderSpec, count: int) -> list[Review]:
     data = images.usual(spec.inputs, DEFAULT_DATA)
     found = images.load(spec.inputs, data, "test", names=())
     if not 1 <= count <= len(found):
-        raise ValueError(f"--samples {count}: it must lie in 1..{len(found)}")
+        raise UserError(f"--samples {count}: it must lie in 1..{len(found)}")
     return [found[i * len(found) // count] for i in range(count)]
 
 
@@ -113,7 +114,7 @@ def _command(options: argparse.Namespace) -> None:
     if options.ids:
         model, info = store.load(directory)
         if (read := inputs_of(info)) != TEXTS:
-            raise ValueError(
+            raise UserError(
                 f"--ids: {directory} is a model of {read}, whose ids are the numbers of their "
                 f"rows: give one of these {read} with --text"
             )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
+from cli.errors import UserError
 from cli.files import replacing
 
 import numpy as np
@@ -102,7 +103,7 @@ def read(content: bytes) -> Record:
                     parts[kind][signal] = arrays[name]
             return Record(str(arrays["case"]), int(arrays["cycles"]), **parts)
     except (OSError, KeyError, EOFError, ValueError, BadZipFile) as error:
-        raise ValueError(f"this is no record of an inference: {error}") from None
+        raise UserError(f"this is no record of an inference: {error}") from None
 
 
 class Driven:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from cli.errors import UserError
+
 import numpy as np
 
 from golden.attention import split_heads
@@ -31,7 +33,7 @@ class Tensor:
     def __post_init__(self) -> None:
         low, high = self.limits
         if self.values.size and not low <= self.values.min() <= self.values.max() <= high:
-            raise ValueError(
+            raise UserError(
                 f"a tensor of {self.format} spans {self.values.min()}..{self.values.max()}"
             )
 
@@ -270,5 +272,5 @@ def cut(unit: str, run: Traced) -> Iterator[Vector]:
         No unit is called so.
     """
     if unit not in UNITS:
-        raise ValueError(f"no unit is called {unit!r}: choose from {', '.join(UNITS)}")
+        raise UserError(f"no unit is called {unit!r}: choose from {', '.join(UNITS)}")
     return UNITS[unit](run)

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from cli.errors import UserError
+
 import numpy as np
 
 from golden.linear import high_half
@@ -68,7 +70,7 @@ def expected_writes(
     lengths = [tokens] if isinstance(tokens, int) else list(tokens)
     traces = [trace] if isinstance(trace, Mapping) else list(trace)
     if isinstance(tokens, int) and not 1 <= tokens <= program.tokens:
-        raise ValueError(f"{tokens} tokens: the program takes 1..{program.tokens}")
+        raise UserError(f"{tokens} tokens: the program takes 1..{program.tokens}")
     check_lengths(program, lengths)
     valid = np.ones(sum(lengths), bool) if attend is None else np.asarray(attend, bool)
     layout = _Layout(program.config, lengths, valid, traces)

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from cli.errors import UserError
+
 import numpy as np
 
 from golden.linear import halves
@@ -20,7 +22,7 @@ def pack(values: Iterable[int], width: int) -> int:
     word = 0
     for place, value in enumerate(values):
         if not -(1 << width - 1) <= value < 1 << width:
-            raise ValueError(f"element {place} is {value}: it does not fit {width} bits")
+            raise UserError(f"element {place} is {value}: it does not fit {width} bits")
         word |= (int(value) & (1 << width) - 1) << place * width
     return word
 
@@ -34,7 +36,7 @@ def unpack(word: int, width: int, length: int, signed: bool) -> list[int]:
         The vector has bits beyond its last element.
     """
     if word < 0 or word >> width * length:
-        raise ValueError(f"{word:#x} does not fit {length} elements of {width} bits")
+        raise UserError(f"{word:#x} does not fit {length} elements of {width} bits")
     elements = [word >> place * width & (1 << width) - 1 for place in range(length)]
     if signed:
         elements = [e - (1 << width) if e >> width - 1 else e for e in elements]
@@ -110,21 +112,21 @@ def token_words(
     types = np.zeros_like(ids) if types is None else np.asarray(types, np.int64)
     attend = np.ones_like(ids) if attend is None else np.asarray(attend, np.int64)
     if not ids.size:
-        raise ValueError("the sequence is empty: an inference needs at least one token")
+        raise UserError("the sequence is empty: an inference needs at least one token")
     for name, values, maximum in (
         ("ids", ids, (1 << 24) - 1),
         ("types", types, 1),
         ("attend", attend, 1),
     ):
         if values.shape != ids.shape:
-            raise ValueError(f"{name} has {values.size} entries for {ids.size} ids")
+            raise UserError(f"{name} has {values.size} entries for {ids.size} ids")
         wrong = values[(values < 0) | (values > maximum)]
         if wrong.size:
-            raise ValueError(f"{name} holds {wrong[0]}: it must lie in 0..{maximum}")
+            raise UserError(f"{name} holds {wrong[0]}: it must lie in 0..{maximum}")
     words = (ids | types << 24 | attend << 25).astype(np.uint32)
     if lengths is not None:
         if min(lengths, default=0) < 1 or sum(lengths) != len(words):
-            raise ValueError(
+            raise UserError(
                 f"the sequences have {list(lengths)} tokens: each needs one at least, and all "
                 f"together {len(words)}"
             )

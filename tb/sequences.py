@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cli.errors import UserError
+
 _NUMBER = re.compile(r"-?[0-9]+")
 
 
@@ -35,9 +37,9 @@ def from_file(path: Path) -> list[Sequence]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}: give a file with a sequence a line") from error
+        raise UserError(f"{path}: {error.strerror}: give a file with a sequence a line") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 text: give a file with a sequence a line") from error
+        raise UserError(f"{path}: not UTF-8 text: give a file with a sequence a line") from error
     sequences = []
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):
@@ -45,12 +47,12 @@ def from_file(path: Path) -> list[Sequence]:
         try:
             sequences.append(_sequence(line, f"{path}:{number}"))
         except (ValueError, TypeError, RecursionError) as error:
-            raise ValueError(
+            raise UserError(
                 f"{path}:{number}: {line[:40]!r} is no sequence: give token ids, or a JSON object "
                 'such as {"ids": [101, 2023, 102], "attend": [1, 1, 1]}'
             ) from error
     if not sequences:
-        raise ValueError(f"{path}: holds no sequence: give a line of token ids")
+        raise UserError(f"{path}: holds no sequence: give a line of token ids")
     return sequences
 
 
@@ -58,11 +60,11 @@ def _sequence(line: str, source: str) -> Sequence:
     if line.lstrip().startswith("{"):
         given: dict[str, Any] = json.loads(line, object_pairs_hook=_once)
         if set(given) - {"ids", "types", "attend"} or not given.get("ids"):
-            raise ValueError("unknown keys, or no ids")
+            raise UserError("unknown keys, or no ids")
     else:
         words = line.replace(",", " ").split()
         if not all(map(_NUMBER.fullmatch, words)):  # int() takes 2_000 and digits of any script
-            raise ValueError("not a line of numbers")
+            raise UserError("not a line of numbers")
         given = {"ids": [int(word) for word in words]}
     ids = _integers(given["ids"])
     types = _integers(given.get("types", [0] * len(ids)))
@@ -72,11 +74,11 @@ def _sequence(line: str, source: str) -> Sequence:
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found := dict(pairs)) < len(pairs):
-        raise ValueError("a key twice")
+        raise UserError("a key twice")
     return found
 
 
 def _integers(values: list[Any]) -> tuple[int, ...]:
     if not isinstance(values, list) or not all(type(value) is int for value in values):
-        raise ValueError("not a list of integers")
+        raise UserError("not a list of integers")
     return tuple(values)

@@ -15,6 +15,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from cli.errors import UserError
+
 import numpy as np
 
 from golden.model import Model
@@ -42,7 +44,7 @@ def write(
         `out` exists and holds something else than vectors, or a sequence does not suit the model.
     """
     if out.exists() and not (out / INDEX).is_file() and (out.is_file() or any(out.iterdir())):
-        raise ValueError(
+        raise UserError(
             f"{out}: it exists and has no {INDEX}, so it holds something else than vectors: "
             "choose another folder with --out"
         )
@@ -89,9 +91,9 @@ def read(out: Path, unit: str) -> Iterator[Vector]:
     try:
         index = json.loads((out / INDEX).read_text(encoding="utf-8"))
         if index["format"] != FORMAT or index["version"] != VERSION:
-            raise ValueError(f"not {FORMAT} of version {VERSION}")
+            raise UserError(f"not {FORMAT} of version {VERSION}")
         if unit not in index["units"]:
-            raise ValueError(f"no vectors of {unit!r}, only of {', '.join(index['units'])}")
+            raise UserError(f"no vectors of {unit!r}, only of {', '.join(index['units'])}")
         for entry in index["units"][unit]:
             content = BytesIO((out / entry["npz"]).read_bytes())
             with np.load(content, allow_pickle=False) as arrays:
@@ -106,7 +108,7 @@ def read(out: Path, unit: str) -> Iterator[Vector]:
     except (
         *(OSError, ValueError, KeyError, TypeError, RecursionError, zipfile.BadZipFile),
     ) as error:
-        raise ValueError(f"{out}: {error}: make it again with `python -m sim.vectors`") from error
+        raise UserError(f"{out}: {error}: make it again with `python -m sim.vectors`") from error
 
 
 def _write(folder: Path, unit: str, number: int, vector: Vector) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from cli.command import Interrupted
+from cli.errors import Interrupted
 from cli.progress import stage
 
 import torch

@@ -13,7 +13,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from cli.command import Different
+from cli.errors import Different
 from cli.files import write_json
 from cli.progress import progress
 

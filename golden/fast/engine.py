@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, proxy
 
+from cli.errors import UserError
+
 import numpy as np
 
 from golden.encoder import PROJECTION_SHIFT, Integers, check_input
@@ -178,7 +180,7 @@ class Engine:
         """As the function of this name."""
         for name, given in (("types", types), ("attend", attend)):
             if given is not None and len(given) != len(ids):
-                raise ValueError(f"{name} holds {len(given)} texts; allowed {len(ids)}, as ids")
+                raise UserError(f"{name} holds {len(given)} texts; allowed {len(ids)}, as ids")
         none = [None] * len(ids)
         inputs = [
             check_input(self.model, *text) for text in zip(ids, types or none, attend or none)
@@ -331,7 +333,7 @@ class Engine:
         """golden.encoder.pool of every text, codes [batch, H]."""
         model, products = self.model, self.products
         if model.mean_m is None or model.mean_s is None:
-            raise ValueError("the model has no mean_m and mean_s; its pooling is 'mean'")
+            raise UserError("the model has no mean_m and mean_s; its pooling is 'mean'")
         kind = sum_type(x8.shape[1] * P_MAX * CODE)
         p = np.where(attend, P_MAX, 0).astype(kind)[:, None, None]
         codes = x8.astype(kind) - products.zero

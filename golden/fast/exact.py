@@ -8,6 +8,8 @@ same up to 2^53.
 
 from dataclasses import dataclass
 
+from cli.errors import UserError
+
 import numpy as np
 
 FLOAT32_EXACT = 1 << 24
@@ -21,7 +23,7 @@ def sum_type(bound: int) -> type[np.floating]:
         return np.float32
     if bound <= 1 << 53:
         return np.float64
-    raise ValueError(f"a sum of magnitude {bound} is not exact in float64; allowed 0..2^53")
+    raise UserError(f"a sum of magnitude {bound} is not exact in float64; allowed 0..2^53")
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cli import files
 from cli.command import run_command
+from cli.errors import UserError
 from cli.machine import BUILD
 from cli.options import Parser, add_model, add_quantized
 
@@ -87,13 +88,13 @@ def check_directory(out: Path) -> None:
     """Raises ValueError where writing to `out` would cost a file that no export wrote."""
     if not out.is_dir():
         if out.exists() or out.is_symlink():
-            raise ValueError(f"{out} is a file: name a directory with -o, it is made if missing")
+            raise UserError(f"{out} is a file: name a directory with -o, it is made if missing")
         return
     others = sorted(
         path.name for path in out.iterdir() if path.name not in (*c.INFERENCE, *c.GENERATED)
     )
     if others:
-        raise ValueError(
+        raise UserError(
             f"{out} holds {others[0]}, which is not of an export: "
             "name a new directory with -o, or remove this one"
         )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cli import files
+from cli.errors import UserError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,10 +145,10 @@ class Front:
 
     def __post_init__(self) -> None:
         if self.channels not in (1, 3):
-            raise ValueError(f"num_channels is {self.channels}: it must be 1 (grey) or 3 (RGB)")
+            raise UserError(f"num_channels is {self.channels}: it must be 1 (grey) or 3 (RGB)")
         rows, columns = self.grid
         if rows * columns == 0 or len(self.offsets) != rows * columns:
-            raise ValueError(
+            raise UserError(
                 f"{len(self.offsets)} positions for an image of {self.height} x {self.width} "
                 f"pixels in patches of {self.patch[0]} x {self.patch[1]}: it must be one for each "
                 f"of the {rows * columns} patches, and 1 or more"

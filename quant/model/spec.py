@@ -38,6 +38,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from cli.errors import UserError
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -90,11 +92,11 @@ _USES = {
 """What a model of each task is for, said where another one is needed."""
 
 
-class CheckpointError(ValueError):
+class CheckpointError(UserError):
     """A checkpoint that cannot be read or mapped; the message names the layer and the reason."""
 
 
-class InputError(ValueError):
+class InputError(UserError):
     """A text or an image that cannot be read or classified; the message says why."""
 
 
@@ -169,99 +171,99 @@ class EncoderSpec:
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
+                raise UserError(f"{name} is {getattr(self, name)}: it must be at least 1")
         _one_of("task", self.task, TASKS)
         if self.task in (CLASSIFICATION, TOKEN_CLASSIFICATION) and len(self.labels) < 2:
-            raise ValueError(f"labels are {self.labels}: a classifier needs at least 2")
+            raise UserError(f"labels are {self.labels}: a classifier needs at least 2")
         if self.task == QUESTION_ANSWERING and len(self.labels) != 2:
-            raise ValueError(f"labels are {self.labels}: an answer's start and end are 2")
+            raise UserError(f"labels are {self.labels}: an answer's start and end are 2")
         if self.task in LABELLED and not self.labels:
-            raise ValueError(f"labels are (): {self.task} needs at least 1")
+            raise UserError(f"labels are (): {self.task} needs at least 1")
         if self.task == EMBEDDING and self.labels:
-            raise ValueError(f"labels are {self.labels}: an embedding has none")
+            raise UserError(f"labels are {self.labels}: an embedding has none")
         if same := same_names(self.labels):
-            raise ValueError(
+            raise UserError(
                 f"the labels {same[0]!r} and {same[1]!r} are one name (surrounding space does not "
                 "count): rename one in id2label"
             )
         if self.types < 0:
-            raise ValueError(f"types is {self.types}: it must be 0 (no segment embedding) or more")
+            raise UserError(f"types is {self.types}: it must be 0 (no segment embedding) or more")
         if not 0 <= self.position_offset < self.positions:
-            raise ValueError(
+            raise UserError(
                 f"position_offset is {self.position_offset}: it must be from 0 to below the "
                 f"{self.positions} rows of the position table"
             )
         if not self.epsilon > 0:
-            raise ValueError(f"epsilon is {self.epsilon}: LayerNorm needs it above 0")
+            raise UserError(f"epsilon is {self.epsilon}: LayerNorm needs it above 0")
         _one_of("norm", self.norm, NORMS)
         _one_of("pooling", self.pooling, POOLINGS)
         if not 0 <= self.embedding_size <= self.hidden:
-            raise ValueError(
+            raise UserError(
                 f"embedding_size is {self.embedding_size}: it must be from 0 (no projection) to "
                 f"the hidden size, {self.hidden}"
             )
         if self.given and (self.types or self.position_offset or self.embedding_size):
-            raise ValueError(
+            raise UserError(
                 f"given is True with types {self.types}, position_offset {self.position_offset} "
                 f"and embedding_size {self.embedding_size}: rows that are given have everything in "
                 "them, so these must be 0"
             )
         if self.rows and not self.given:
-            raise ValueError("rows is True and given False: rows of a front end are given")
+            raise UserError("rows is True and given False: rows of a front end are given")
         if self.embedding_size and self.norm == "pre":
-            raise ValueError(
+            raise UserError(
                 f"embedding_size is {self.embedding_size} and norm 'pre': a projection reads the "
                 "output of the embedding's norm, so the norm must be 'post'"
             )
         if (self.pooling == "none") != (self.task in EVERY_TOKEN):
-            raise ValueError(
+            raise UserError(
                 f"pooling is {self.pooling!r} and task {self.task!r}: without pooling the task is "
                 f"{' or '.join(EVERY_TOKEN)}, and with one it is another"
             )
         if self.pooling == "last" and self.task != EMBEDDING:
-            raise ValueError(
+            raise UserError(
                 f"pooling is 'last' and task {self.task!r}: only an {EMBEDDING} is read from the "
                 "last token"
             )
         if self.end is not None and self.pooling != "last":
-            raise ValueError(f"end is {self.end} and pooling {self.pooling!r}: it must be 'last'")
+            raise UserError(f"end is {self.end} and pooling {self.pooling!r}: it must be 'last'")
         if self.width and (self.task != EMBEDDING or self.width < 1):
-            raise ValueError(
+            raise UserError(
                 f"width is {self.width} and task {self.task!r}: only {EMBEDDING} has one, 0 or more"
             )
         if len(self.windows) not in (0, self.layers) or set(self.windows) == {None}:
-            raise ValueError(
+            raise UserError(
                 f"windows are {self.windows}: there must be one for each of the {self.layers} "
                 "layers, or () where no layer has one"
             )
         self._check_rotary()
         if self.kv_heads and (self.kv_heads >= self.heads or self.heads % self.kv_heads):
-            raise ValueError(
+            raise UserError(
                 f"kv_heads is {self.kv_heads}: it must be a divisor of the {self.heads} heads and "
                 "below them, or 0 for as many"
             )
         if self.kv_heads and self.position_bias:
-            raise ValueError(
+            raise UserError(
                 f"kv_heads is {self.kv_heads} and position_bias True: heads that share K and V "
                 "have no bias"
             )
         if not self.first_norm and not (self.norm == "pre" and self.embedding_norm):
-            raise ValueError(
+            raise UserError(
                 f"first_norm is False with norm {self.norm!r} and embedding_norm "
                 f"{self.embedding_norm}: a layer 0 without norm1 needs 'pre' and an embedding norm"
             )
         if self.rms_norm and self.embedding_size:
-            raise ValueError(
+            raise UserError(
                 f"rms_norm is True and embedding_size {self.embedding_size}: a factorised "
                 "embedding has a LayerNorm"
             )
         if self.head_norm and not self.head_activations:
-            raise ValueError(
+            raise UserError(
                 "head_norm is True with one layer of the head: it stands behind a hidden layer"
             )
         _one_of("function", self.function, FUNCTIONS)
         if self.function != IDENTITY and self.task != REGRESSION:
-            raise ValueError(f"function is {self.function!r}: only {REGRESSION} has one")
+            raise UserError(f"function is {self.function!r}: only {REGRESSION} has one")
         _one_of("activation", self.activation, tuple(ACTIVATIONS))
         for activation in self.head_activations:
             _one_of("head_activations", activation, tuple(ACTIVATIONS))
@@ -275,13 +277,13 @@ class EncoderSpec:
         if not self.rotary:
             return
         if len(self.rotary) != self.layers or tables not in ({0}, {0, 1}):
-            raise ValueError(
+            raise UserError(
                 f"rotary is {self.rotary}: there must be None or the number of one of at most "
                 f"{ROTARY_TABLES_MAX} tables for each of the {self.layers} layers, or () where no "
                 "layer has one"
             )
         if self.head_size % 2:
-            raise ValueError(
+            raise UserError(
                 f"head_size is {self.head_size}: it must be even with rotary positions, which "
                 "turn pairs of channels"
             )
@@ -331,7 +333,7 @@ class EncoderSpec:
     def require(self, tasks: Sequence[str], model: object) -> None:
         """Raises ValueError, which names the model and what it is for, for a task not of these."""
         if self.task not in tasks:
-            raise ValueError(f"{model} {_USES[self.task]}")
+            raise UserError(f"{model} {_USES[self.task]}")
 
     @property
     def outputs(self) -> int:
@@ -458,7 +460,7 @@ def _times(shape: tuple[int, ...]) -> str:
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise ValueError(f"{name} is {value!r}: it must be one of {', '.join(allowed)}")
+        raise UserError(f"{name} is {value!r}: it must be one of {', '.join(allowed)}")
 
 
 def same_names(names: Sequence[str]) -> tuple[str, str] | None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from math import floor, log2, sqrt
 from typing import Any
 
+from cli.errors import UserError
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -105,7 +107,7 @@ def quantize(
     if "round" not in quantizer.remedies:
         return quantized
     if watch is None:
-        raise ValueError("the remedy round needs watch, the moments of the integer operands")
+        raise UserError("the remedy round needs watch, the moments of the integer operands")
     moments = dict(watch(quantized.model))
     del quantized  # as much memory as its parameters
     return quantizer.quantized(moments)

@@ -14,6 +14,8 @@ from copy import copy
 from math import frexp, ldexp
 from typing import Any, TypeAlias
 
+from cli.errors import UserError
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -109,7 +111,7 @@ class Observer:
     def reframed(self, factors: Doubles, centres: Doubles) -> "Observer":
         """As of (x - centres) / factors, factors above 0, without a histogram or rows."""
         if self._channel_sums is None:
-            raise ValueError("nothing was observed")
+            raise UserError("nothing was observed")
         result = copy(self)
         result.counts, result._kept, result._stride = np.zeros(0, np.int64), [], 0
         result._channel_sums = (self._channel_sums - self._rows * centres) / factors
@@ -149,7 +151,7 @@ class Observer:
     @property
     def channel_means(self) -> Doubles:
         if self._channel_sums is None:
-            raise ValueError("nothing was observed")
+            raise UserError("nothing was observed")
         return self._channel_sums / self._rows
 
     @property
@@ -162,7 +164,7 @@ class Observer:
     def rows(self) -> NDArray[np.float32]:
         """The rows kept, in the order in which they were observed [n, channels]."""
         if not self._kept:
-            raise ValueError("no rows were kept")
+            raise UserError("no rows were kept")
         self._kept = [np.concatenate(self._kept)]
         return self._kept[0]
 
@@ -173,7 +175,7 @@ class Observer:
     @property
     def histogram(self) -> NDArray[np.int64]:
         if not len(self.counts):
-            raise ValueError("no histogram was observed")
+            raise UserError("no histogram was observed")
         return self.counts
 
     @property
@@ -233,7 +235,7 @@ def clipping_point(observer: Observer, method: str) -> float:
         candidates = observer.amplitude * np.linspace(0.2, 1, 81)
         errors = [weights @ (x - _int8(x, point / 127)) ** 2 for point in candidates]
         return float(candidates[int(np.argmin(errors))])
-    raise ValueError(f"calibration method {method!r}: choose one of {', '.join(METHODS)}")
+    raise UserError(f"calibration method {method!r}: choose one of {', '.join(METHODS)}")
 
 
 def activation_clipping_point(observer: Observer, method: str, activation: str) -> float:

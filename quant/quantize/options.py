@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from cli.errors import UserError
+
 from quant.model.spec import EncoderSpec
 from quant.quantize.observers import METHODS
 from quant.quantize.splitting import splittable
@@ -41,7 +43,7 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise ValueError(f"method is {self.method!r}: it must be one of {', '.join(METHODS)}")
+            raise UserError(f"method is {self.method!r}: it must be one of {', '.join(METHODS)}")
         for name in self.remedies or ():
             if name not in REMEDIES:
-                raise ValueError(f"remedy {name!r}: it must be one of {', '.join(REMEDIES)}")
+                raise UserError(f"remedy {name!r}: it must be one of {', '.join(REMEDIES)}")

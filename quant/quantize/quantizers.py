@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from math import log2
 from typing import Any, TypeAlias
 
+from cli.errors import UserError
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,7 +35,7 @@ SCORE_DEPTH = 9 << 8  # codes below the largest score of a row from which on p i
 SOFTMAX_ERROR = 0.02  # mean total variation that saturated scores may cause in a head's softmax
 
 
-class CalibrationError(ValueError):
+class CalibrationError(UserError):
     """A bound of the contract that the model does not satisfy; the message names the tensor."""
 
 

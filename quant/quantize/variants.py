@@ -7,6 +7,8 @@ specification stays free of switches.
 
 from dataclasses import dataclass
 
+from cli.errors import UserError
+
 import numpy as np
 
 from golden.attention import join_heads, split_heads
@@ -39,9 +41,9 @@ class Variant:
 
     def __post_init__(self) -> None:
         if self.residual_bits not in (8, 16):
-            raise ValueError(f"residual_bits is {self.residual_bits}: it must be 8 or 16")
+            raise UserError(f"residual_bits is {self.residual_bits}: it must be 8 or 16")
         if self.softmax not in SOFTMAXES:
-            raise ValueError(f"softmax is {self.softmax!r}: one of {', '.join(SOFTMAXES)}")
+            raise UserError(f"softmax is {self.softmax!r}: one of {', '.join(SOFTMAXES)}")
 
 
 def run(model: Model, tokens: Tokens, variant: Variant) -> np.ndarray:

@@ -25,6 +25,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TypeVar
 
+from cli.errors import UserError
+
 from quant.texts.rows import TextError, place
 
 NAMES, INDICES = "names", "indices"
@@ -94,7 +96,7 @@ class Labels:
             return name
         if self.are != NAMES and index is not None:
             return index
-        raise ValueError(self._refusal(value))
+        raise UserError(self._refusal(value))
 
     def by_name(self, value: object) -> int | None:
         """The class with this name, if there is one."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cli.command import ToolError
+from cli.errors import ToolError, UserError
 from cli.extras import how
 
 SUFFIXES = (".parquet", ".pq")
@@ -25,7 +25,7 @@ UNKNOWN = (-1, -100)
 """No class: of `datasets` for a text, of transformers for a word."""
 
 
-class ParquetError(ValueError):
+class ParquetError(UserError):
     """The file cannot be read; the message says which, and where."""
 
 

@@ -20,6 +20,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from cli.errors import UserError
+
 from quant.texts import parquet
 
 _CSV_FIELD_LIMIT = 1 << 24
@@ -37,7 +39,7 @@ Row = tuple[int, dict[str, object]]  # number of line or row from 1, values by c
 Lines = Iterator[str]
 
 
-class TextError(ValueError):
+class TextError(UserError):
     """A text source that cannot be read; the message says where, why and what is allowed."""
 
 

@@ -17,6 +17,8 @@ import re
 from collections.abc import Iterable, Sequence
 from math import isfinite
 
+from cli.errors import UserError
+
 from quant.model.spec import MULTI_LABEL
 from quant.texts.data_label import INDICES, OPTION, Labels, shown, word
 from quant.texts.rows import TextError, place
@@ -38,7 +40,7 @@ def numbers_of(value: object, names: Sequence[str]) -> Targets | None:
     found = _list(value)
     numbers = [value] if found is None else found
     if len(numbers) != len(names):
-        raise ValueError(
+        raise UserError(
             f"is {shown(value)}, {_counted(len(numbers), 'number')}: the model gives {len(names)} "
             f"({', '.join(names)[:200]})"
         )
@@ -57,10 +59,10 @@ def of_fields(values: Sequence[object], columns: Sequence[str], task: str) -> Ta
     for value, column, missing in zip(values, columns, empty):
         try:
             if missing:
-                raise ValueError("is empty, though other outputs of the text are not")
+                raise UserError("is empty, though other outputs of the text are not")
             targets.append(_truth(value) if task == MULTI_LABEL else _number(value))
         except ValueError as error:
-            raise ValueError(f"{column!r} {error}") from None
+            raise UserError(f"{column!r} {error}") from None
     return tuple(targets)
 
 
@@ -74,7 +76,7 @@ def labels_of(value: object, labels: Labels) -> Targets | None:
     names = labels.names or ()
     if flags := _flags(value):
         if len(flags) != len(names) or not set(flags) <= {0.0, 1.0}:
-            raise ValueError(
+            raise UserError(
                 f"is {shown(value)}: a list of floats must hold a 0.0 or 1.0 for each of the "
                 f"{len(names)} labels; of the indices of those that hold, write integers"
             )
@@ -83,9 +85,9 @@ def labels_of(value: object, labels: Labels) -> Targets | None:
     for item in items(value, labels):
         index = labels.index(item)
         if index is None:
-            raise ValueError(f"is {shown(value)}, with an empty label: leave it out")
+            raise UserError(f"is {shown(value)}, with an empty label: leave it out")
         if targets[index]:
-            raise ValueError(f"is {shown(value)}, where {names[index]} is twice")
+            raise UserError(f"is {shown(value)}, where {names[index]} is twice")
         targets[index] = 1.0
     return tuple(targets)
 
@@ -137,7 +139,7 @@ def _list(value: object) -> list[object] | None:
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
-            raise ValueError(f"is {shown(value)}, no JSON list") from None
+            raise UserError(f"is {shown(value)}, no JSON list") from None
     return list(value) if isinstance(value, list) else None
 
 
@@ -149,16 +151,16 @@ def _number(value: object) -> float:
             raise ValueError  # Python would take 1_000 and the digits of any script
         number = float(value) if isinstance(value, int | float) else float(str(value))
     except (ValueError, OverflowError):
-        raise ValueError(f"is {shown(value)}, not a number") from None
+        raise UserError(f"is {shown(value)}, not a number") from None
     if not isfinite(number):
-        raise ValueError(f"is {shown(value)}, not a finite number")
+        raise UserError(f"is {shown(value)}, not a finite number")
     return number
 
 
 def _truth(value: object) -> float:
     word = str(value).strip().lower()
     if word not in _TRUTH:
-        raise ValueError(f"is {shown(value)}, not one of 0, 1, false, true")
+        raise UserError(f"is {shown(value)}, not one of 0, 1, false, true")
     return _TRUTH[word]
 
 

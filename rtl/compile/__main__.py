@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cli.command import Different, ToolError, run_command
+from cli.command import run_command
+from cli.errors import Different, ToolError, UserError
 from cli.files import write_if_changed, write_json
 from cli.journey import then
 from cli.machine import BUILD
@@ -115,14 +116,14 @@ def _dump(path: Path) -> None:
     """
     data = path.read_bytes()
     if data[: len(IMAGE_MAGIC)] == IMAGE_MAGIC:
-        raise ValueError(f"{path} is an image, not a stream: `--check {path}` reads it")
+        raise UserError(f"{path} is an image, not a stream: `--check {path}` reads it")
     with suppress(ValueError):  # sizes and opcodes behind a wrong CRC mean nothing
         for line in listing(data):
             print(line)
     try:
         wrong = next((one.offset for one in decode(data) if not one.crc_good), None)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise UserError(f"{path}: {error}") from None
     if wrong is not None:
         raise Different(
             f"{path}: the CRC of the descriptor at byte {wrong} is wrong: it is damaged, or what "
@@ -215,7 +216,7 @@ def _hold(stream: bytes, path: Path, config: Config) -> None:
     try:
         found = list(violations(stream, config_for(stream, config)))
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise UserError(f"{path}: {error}") from None
     for line in found:
         print(f"wrong: {line}")
     if found:
@@ -250,7 +251,7 @@ def _input(
     from quant.quantized_model import QuantizedModel
 
     if "spec" not in info:
-        raise ValueError(f"{options.quantized} has no tokenizer for --text: calibrate again")
+        raise UserError(f"{options.quantized} has no tokenizer for --text: calibrate again")
     quantized = QuantizedModel.load(options.quantized, None, floats=False)
     tokens = quantized.tokens(options.text, options.pair, most)
     placed, (numbered,) = quantized.placed([tokens])
@@ -272,9 +273,9 @@ def _words(tokens: Tokens | None, labels: tuple[str, ...]) -> dict[str, object]:
 def _run(options: argparse.Namespace) -> int:
     asked = config_of(options)
     if options.pair is not None and options.text is None:
-        raise ValueError("--pair is a second text: give the first by --text")
+        raise UserError("--pair is a second text: give the first by --text")
     if options.text is not None and (options.check or options.dump is not None):
-        raise ValueError("--text goes with a stream that is written: leave out --check and --dump")
+        raise UserError("--text goes with a stream that is written: leave out --check and --dump")
     if options.check:
         image = read_image(options.check.read_bytes())
         figures = _facts(image, options.check)
@@ -287,7 +288,7 @@ def _run(options: argparse.Namespace) -> int:
         _hold(Path(options.dump).read_bytes(), Path(options.dump), asked)
         return 0
     if not (options.quantized / DESCRIPTION_FILE).is_file():
-        raise ValueError(
+        raise UserError(
             f"--quantized {options.quantized} holds no quantized model: calibrate first, "
             f"`python -m quant.calibrate --model CHECKPOINT --data TEXTS --out {options.quantized}`"
         )

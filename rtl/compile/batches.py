@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cli.errors import UserError
+
 from rtl.compile.first_fit import first_fit
 from rtl.compile.program import Program
 from rtl.interface.config import ceil_div
@@ -18,13 +20,13 @@ def check_lengths(program: Program, lengths: Sequence[int]) -> None:
         There is none, one is too long, or all together take too many row tiles.
     """
     if not lengths:
-        raise ValueError("the batch is empty: an inference needs a sequence")
+        raise UserError("the batch is empty: an inference needs a sequence")
     for tokens in lengths:
         if not 1 <= tokens <= program.tokens:
-            raise ValueError(f"tokens is {tokens}: the compiled model takes 1..{program.tokens}")
+            raise UserError(f"tokens is {tokens}: the compiled model takes 1..{program.tokens}")
     row_tiles = sum(ceil_div(tokens, program.config.lanes) for tokens in lengths)
     if len(lengths) > 1 and row_tiles > program.row_tiles:
-        raise ValueError(
+        raise UserError(
             f"{len(lengths)} sequences take {row_tiles} row tiles: the compiled model takes "
             f"1..{program.row_tiles} together"
         )

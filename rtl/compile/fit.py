@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from cli.errors import UserError
+
 from golden.model import Model, Shape
 from rtl.interface.command import WINDOW_SIDE_MAX
 from rtl.interface.config import Config, ceil_div
@@ -14,7 +16,7 @@ from rtl.interface.options import LIMITS
 BANKS = 4
 
 
-class FitError(ValueError):
+class FitError(UserError):
     """The model does not fit the configuration; the message says where and why."""
 
 
@@ -127,7 +129,7 @@ def sized(models: Sequence[Model], given: Mapping[str, Any], fixed: int = 0) -> 
     longest = max(model.shape.tokens for model in models)
     tokens = given.get("tokens", max(fixed, min(plain.tokens, longest)))
     if tokens > longest:
-        raise ValueError(f"--tokens is {tokens}: the model takes 1..{longest}")
+        raise UserError(f"--tokens is {tokens}: the model takes 1..{longest}")
     hidden = max(_widest(model, plain.lanes) for model in models)
     wide = [max(pair) for m in models for pair in (x.weight.shape for x in m.head[:-1])]
     ffn = max([*(model.shape.ffn for model in models), *(w for w in wide if w > hidden)])

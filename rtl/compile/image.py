@@ -34,6 +34,8 @@ import struct
 import zlib
 from dataclasses import dataclass
 
+from cli.errors import UserError
+
 from golden.identity import IDENTITY_BYTES
 from rtl.interface.command import decode, way_bits_of
 
@@ -50,7 +52,7 @@ def rows_offset(stream_bytes: int) -> int:
     return -(-(HEADER.size + stream_bytes) // ALIGNMENT) * ALIGNMENT
 
 
-class ImageError(ValueError):
+class ImageError(UserError):
     """The bytes are no sound image; the message says what is wrong and what to do."""
 
 

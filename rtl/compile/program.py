@@ -6,6 +6,8 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from cli.errors import UserError
+
 import numpy as np
 
 from golden.encoder import PROJECTION_SHIFT
@@ -172,9 +174,9 @@ def compile_attention(model: Model, config: Config, layer: int) -> Program:
         There is no such layer, or its heads share K and V.
     """
     if not 0 <= layer < model.shape.layers:
-        raise ValueError(f"layer is {layer}: the model has layers 0..{model.shape.layers - 1}")
+        raise UserError(f"layer is {layer}: the model has layers 0..{model.shape.layers - 1}")
     if model.shape.kv_heads is not None:
-        raise ValueError(
+        raise UserError(
             f"{model.shape.heads} heads share {model.shape.kv_heads} of K and V: the attention "
             "unit alone gives the context of one ATTEND; allowed is the accelerator"
         )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cli.errors import UserError
+
 import numpy as np
 
 from golden.model import ROTARY_ONE
@@ -76,7 +78,7 @@ def config_for(stream: bytes, config: Config) -> Config:
             **limits,
         )
     except ValueError as error:
-        raise ValueError(f"no hardware takes the stream: {error}") from None
+        raise UserError(f"no hardware takes the stream: {error}") from None
 
 
 def violations(stream: bytes, config: Config) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from cli.errors import UserError
+
 from amaranth.hdl import Cat, Elaboratable, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -51,9 +53,9 @@ class Crc(wiring.Component):
 
     def __init__(self, width: int, padding: int = 0) -> None:
         if width <= 0 or width % 8:
-            raise ValueError(f"Crc: width is {width}: it must be a positive multiple of 8")
+            raise UserError(f"Crc: width is {width}: it must be a positive multiple of 8")
         if padding % 8 or not 0 <= padding <= width - 8:
-            raise ValueError(
+            raise UserError(
                 f"Crc: padding is {padding}: it must be a multiple of 8 in 0..{width - 8}"
             )
         self.width, self.padding = width, padding

@@ -5,6 +5,8 @@ cycle in which column 0 is there; column n follows n cycles later. A unit that g
 states it as its `latency`, and everything after it moves along.
 """
 
+from cli.errors import UserError
+
 from rtl.datapath.activation import ActivationTable
 from rtl.datapath.layernorm import LayerNorm
 from rtl.datapath.matmul import MatMul
@@ -83,7 +85,7 @@ def check_ahead(ahead: int) -> int:
         A column is counted later than that.
     """
     if not 0 <= ahead < WRITTEN - COUNTED:
-        raise ValueError(
+        raise UserError(
             f"Epilogue: ahead is {ahead}: it must lie in 0..{WRITTEN - COUNTED - 1}, since a "
             f"column is counted in cycle {COUNTED} of its tile, told of from the next one on and "
             f"written in cycle {WRITTEN}. LayerNorm "

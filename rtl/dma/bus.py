@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 
+from cli.errors import UserError
+
 from amaranth.hdl import unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -51,16 +53,16 @@ class Bus:
     def __post_init__(self) -> None:
         if self.data_bits not in DATA_BITS:
             choice = ", ".join(map(str, DATA_BITS))
-            raise ValueError(f"data_bits is {self.data_bits}: choose one of {choice}")
+            raise UserError(f"data_bits is {self.data_bits}: choose one of {choice}")
         if not 32 <= self.address_bits <= 64:
-            raise ValueError(f"address_bits is {self.address_bits}: it must lie in 32..64")
+            raise UserError(f"address_bits is {self.address_bits}: it must lie in 32..64")
         most = min(256, PAGE_BYTES // self.data_bytes)
         for name, low, high in (("burst", 1, most), ("outstanding", 2, 64)):
             value = getattr(self, name)
             if not low <= value <= high or value & (value - 1):
-                raise ValueError(f"{name} is {value}: it must be a power of two in {low}..{high}")
+                raise UserError(f"{name} is {value}: it must be a power of two in {low}..{high}")
         if not 1 <= self.cores <= MOST_CORES:
-            raise ValueError(f"cores is {self.cores}: it must lie in 1..{MOST_CORES}")
+            raise UserError(f"cores is {self.cores}: it must lie in 1..{MOST_CORES}")
 
     @property
     def data_bytes(self) -> int:

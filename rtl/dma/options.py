@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
+from cli.errors import UserError
+
 from rtl.dma.bus import Bus
 
 
@@ -42,5 +44,5 @@ def bus_of(options: argparse.Namespace) -> Bus | None:
         return Bus(**given)
     if given:
         option = next(iter(given)).replace("_", "-")
-        raise ValueError(f"--{option} is for the accelerator with --dma: give both or none")
+        raise UserError(f"--{option} is for the accelerator with --dma: give both or none")
     return None

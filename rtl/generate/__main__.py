@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.command import run_command
+from cli.errors import UserError
 from cli.journey import then
 from cli.machine import BUILD
 from cli.options import Parser
@@ -90,14 +91,14 @@ def _run(options: argparse.Namespace) -> None:
         print(f"{WITH_DMA:<{WIDE}}  the same, an AXI4 master that reads stream and rows itself")
         return
     if options.unit is None:
-        raise ValueError("no unit is named: name one, or give --list to see them")
+        raise UserError("no unit is named: name one, or give --list to see them")
     config, bus = fit(options) if options.fit else config_of(options), bus_of(options)
     if bus is not None:
         refuse_dma(options.unit)
     if options.unit == STREAMED:
         paths = _package(options, config, bus)
     elif options.clock_mhz is not None:
-        raise ValueError(f"--clock-mhz is for the accelerator: {options.unit} has no constraints")
+        raise UserError(f"--clock-mhz is for the accelerator: {options.unit} has no constraints")
     else:
         paths = [
             *generate(

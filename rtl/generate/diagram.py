@@ -13,6 +13,7 @@ from html import escape
 from pathlib import Path
 
 from cli.command import run_command
+from cli.errors import UserError
 from cli.files import write_if_changed
 from cli.options import Parser
 
@@ -127,7 +128,7 @@ def diagram(config: Config) -> str:
     """
     there = parts(config)
     if wrong := there ^ set(PLACES):
-        raise ValueError(
+        raise UserError(
             f"{', '.join(sorted(wrong))}: the design and the diagram differ in these parts; give "
             "each part a place in rtl/generate/diagram.py, or take its place away"
         )

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cli.command import ToolError
+from cli.errors import ToolError
 
 from amaranth.back import rtlil
 from amaranth.hdl import (

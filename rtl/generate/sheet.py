@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cli.errors import UserError
 from cli.files import write_if_changed
 from cli.options import version
 
@@ -132,7 +133,7 @@ def refuse_dma(name: str) -> None:
         It is another one than STREAMED.
     """
     if name != STREAMED:
-        raise ValueError(f"--dma is for the {STREAMED}: {name} reads no memory")
+        raise UserError(f"--dma is for the {STREAMED}: {name} reads no memory")
 
 
 def generated(
@@ -144,7 +145,7 @@ def generated(
         Of the accelerator with DMA, which is made in place of the one without.
     """
     if prefix and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", prefix):
-        raise ValueError(
+        raise UserError(
             f"prefix is {prefix!r}: it must be letters, digits and _, a letter or _ first"
         )
     if bus is not None:

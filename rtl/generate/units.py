@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cli.errors import UserError
+
 from amaranth.lib import wiring
 
 from rtl.accelerator import Accelerator
@@ -109,5 +111,5 @@ def unit(name: str) -> Unit:
         There is none; the message lists the names.
     """
     if name not in UNITS:
-        raise ValueError(f"no unit is called {name!r}: choose one of {', '.join(UNITS)}")
+        raise UserError(f"no unit is called {name!r}: choose one of {', '.join(UNITS)}")
     return UNITS[name]

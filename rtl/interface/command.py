@@ -30,6 +30,8 @@ from collections.abc import Iterator
 from enum import IntEnum, IntFlag
 from typing import NamedTuple
 
+from cli.errors import UserError
+
 from golden.model import TOKENS_MAX
 from rtl.interface.config import LANES, WAYS, ceil_div
 
@@ -193,7 +195,7 @@ def flags_byte(flags: Flag) -> int:
     for bit, which in SHARING.items():
         sharing = [flag.name or "" for flag in flags & which]
         if len(sharing) > 1:
-            raise ValueError(f"flags are {' and '.join(sharing)}: no opcode has both")
+            raise UserError(f"flags are {' and '.join(sharing)}: no opcode has both")
         byte |= bit * len(sharing)
         flags &= ~which
     return byte | int(flags)
@@ -353,7 +355,7 @@ def encode(opcode: Opcode, flags: Flag = NO_FLAGS, **values: int) -> bytes:
     """
     fields = FIELDS[opcode]
     if set(values) != {field.name for field in fields}:
-        raise ValueError(
+        raise UserError(
             f"{opcode.name} takes the fields {[f.name for f in fields]}, not {sorted(values)}"
         )
     body = bytearray([opcode, flags_byte(flags)])
@@ -361,7 +363,7 @@ def encode(opcode: Opcode, flags: Flag = NO_FLAGS, **values: int) -> bytes:
         value = values[field.name]
         if not 0 <= value < 1 << (8 * field.bytes):
             maximum = 2 ** (8 * field.bytes) - 1
-            raise ValueError(f"{opcode.name}.{field.name} is {value}: it must lie in 0..{maximum}")
+            raise UserError(f"{opcode.name}.{field.name} is {value}: it must lie in 0..{maximum}")
         body += int(value).to_bytes(field.bytes, "little")
     return bytes(body.ljust(2 + FIELD_BYTES, b"\0"))
 
@@ -441,10 +443,10 @@ def decode(data: bytes) -> Iterator[Descriptor]:
     offset, lanes, width, size = 0, 0, 0, DESCRIPTOR_BYTES
     while True:
         if offset + size > len(data):
-            raise ValueError(f"the stream ends at byte {len(data)}, before END: it is truncated")
+            raise UserError(f"the stream ends at byte {len(data)}, before END: it is truncated")
         body = data[offset : offset + DESCRIPTOR_BYTES]
         if body[0] not in set(Opcode):
-            raise ValueError(f"byte {offset}: opcode {body[0]} is unknown, allowed are 1..9")
+            raise UserError(f"byte {offset}: opcode {body[0]} is unknown, allowed are 1..9")
         opcode, values, at = Opcode(body[0]), {}, 2
         for field in FIELDS[opcode]:
             values[field.name] = int.from_bytes(body[at : at + field.bytes], "little")
@@ -453,15 +455,15 @@ def decode(data: bytes) -> Iterator[Descriptor]:
         descriptor = Descriptor(offset, opcode, flags_of(opcode, body[1]), values, good)
         if offset == 0:
             if opcode is not Opcode.HEADER or values["magic"] != MAGIC:
-                raise ValueError("the stream does not begin with a HEADER: it is no model.bin")
+                raise UserError("the stream does not begin with a HEADER: it is no model.bin")
             if values["version"] != VERSION:
-                raise ValueError(f"the stream has version {values['version']}, not {VERSION}")
+                raise UserError(f"the stream has version {values['version']}, not {VERSION}")
             lanes = values["lanes"]
             if lanes not in LANES:
                 choice = ", ".join(map(str, LANES))
-                raise ValueError(f"the stream is for {lanes} lanes, not one of {choice}")
+                raise UserError(f"the stream is for {lanes} lanes, not one of {choice}")
             if 1 << way_bits_of(body[1]) not in WAYS:
-                raise ValueError(
+                raise UserError(
                     f"byte 1 of the stream is {body[1]}: it must be 0..{len(WAYS) - 1}, the binary "
                     f"logarithm of columns a lane, with BIAS {SHARED_BIT} more, with WINDOW "
                     f"{WINDOW_BIT}, with GATED {RMS_BIT}, with ROTARY {ROTARY_BIT} more"
@@ -474,4 +476,4 @@ def decode(data: bytes) -> Iterator[Descriptor]:
         if opcode is Opcode.END:
             break
     if offset != len(data):
-        raise ValueError(f"{len(data) - offset} bytes follow END: the stream runs on")
+        raise UserError(f"{len(data) - offset} bytes follow END: the stream runs on")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from cli.errors import UserError
+
 from golden.model import TOKENS_MAX
 
 LANES = (4, 8, 16, 32, 64)
@@ -87,10 +89,10 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.lanes not in LANES:
-            raise ValueError(f"lanes is {self.lanes}: choose one of {', '.join(map(str, LANES))}")
+            raise UserError(f"lanes is {self.lanes}: choose one of {', '.join(map(str, LANES))}")
         widths = [self.lanes * ways for ways in WAYS]
         if self.columns is not None and self.columns not in widths:
-            raise ValueError(
+            raise UserError(
                 f"columns is {self.columns}: with {self.lanes} lanes choose one of "
                 f"{', '.join(map(str, widths))}"
             )
@@ -102,21 +104,21 @@ class Config:
         ):
             value = getattr(self, name)
             if not 1 <= value <= maximum:
-                raise ValueError(f"{name} is {value}: it must lie in 1..{maximum}")
+                raise UserError(f"{name} is {value}: it must lie in 1..{maximum}")
         if self.columns == self.lanes:  # one name for one array
             object.__setattr__(self, "columns", None)
         if self.dsp_macs is not None and not 0 <= self.dsp_macs <= self.macs:
-            raise ValueError(
+            raise UserError(
                 f"dsp_macs is {self.dsp_macs}: it must lie in 0..{self.macs}, lanes x columns"
             )
         for name in ("precise", "windows", "rms_norm", "gated"):
             value = getattr(self, name)
             if not isinstance(value, bool):
-                raise ValueError(f"{name} is {value!r}: choose one of False, True")
+                raise UserError(f"{name} is {value!r}: choose one of False, True")
         for name, maximum in (("bias_heads", HEADS_MAX), ("rotary_pairs", PAIRS_MAX)):
             value = getattr(self, name)
             if not 0 <= value <= maximum:
-                raise ValueError(f"{name} is {value}: it must lie in 0..{maximum}")
+                raise UserError(f"{name} is {value}: it must lie in 0..{maximum}")
 
     @property
     def ways(self) -> int:

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from itertools import cycle, product
 
 from cli.command import Exit, run_command
+from cli.errors import UserError
 from cli.files import write_json
 from cli.options import LANES as DEFAULT_LANES
 from cli.options import Parser, add_json, positive, whole
@@ -338,34 +339,34 @@ def _check(options: argparse.Namespace, bus: Bus | None) -> None:
     """Refuse options that do not go together."""
     for name in ("latency", "table"):
         if bus is None and getattr(options, name):
-            raise ValueError(f"--{name} is for the accelerator with --dma: give both or none")
+            raise UserError(f"--{name} is for the accelerator with --dma: give both or none")
     streams = options.stream_bytes, options.stream_ahead, options.row_latency
     if bus is not None and streams != (None, 1, ROW_LATENCY):
-        raise ValueError(
+        raise UserError(
             "--stream-bytes, --stream-ahead and --row-latency are of streams: with --dma give "
             "--data-bits, --outstanding and --latency"
         )
     for name in ("play", "batch"):
         if bus is not None and getattr(options, name):
-            raise ValueError(f"--{name} is for the accelerator without --dma: leave one away")
+            raise UserError(f"--{name} is for the accelerator without --dma: leave one away")
     for name in ("data", "texts"):
         if options.batch is None and getattr(options, name) is not None:
-            raise ValueError(f"--{name} is for --batch: give both or none")
+            raise UserError(f"--{name} is for --batch: give both or none")
     if options.batch is not None and options.play:
-        raise ValueError("--batch predicts: `python -m sim.regress --batch` plays batches")
+        raise UserError("--batch predicts: `python -m sim.regress --batch` plays batches")
     if options.table and len(options.lanes) * len(options.tokens or (0,)) > 1:
-        raise ValueError("--table is of one accelerator: give one of --lanes and one of --tokens")
+        raise UserError("--table is of one accelerator: give one of --lanes and one of --tokens")
     if options.shape is not None:
         for name in ("model", "quantized", "batch"):
             if getattr(options, name) is not None:
-                raise ValueError(f"--{name} needs a model, --shape is none: leave one away")
+                raise UserError(f"--{name} needs a model, --shape is none: leave one away")
     elif options.position_bias:
-        raise ValueError("--position-bias is for --shape: a model has one or not")
+        raise UserError("--position-bias is for --shape: a model has one or not")
     elif options.window:
-        raise ValueError("--window is for --shape: the layers of a model have windows or not")
+        raise UserError("--window is for --shape: the layers of a model have windows or not")
     for name in ("rotary", "gated"):
         if getattr(options, name) and options.shape is None:
-            raise ValueError(f"--{name} is for --shape: the layers of a model are or are not")
+            raise UserError(f"--{name} is for --shape: the layers of a model are or are not")
 
 
 def _batches(options: argparse.Namespace) -> None:
@@ -377,7 +378,7 @@ def _batches(options: argparse.Namespace) -> None:
     texts = images.load(spec.inputs, data, "test", names=(), task=spec.task)
     texts = texts[: options.texts or TEXTS]
     if not texts:
-        raise ValueError(f"{data} holds no text: nothing would be counted")
+        raise UserError(f"{data} holds no text: nothing would be counted")
     cut = {
         tokens: [len(quantized.tokens(t.content, t.pair, max_tokens=tokens).ids) for t in texts]
         for tokens in options.tokens
@@ -408,7 +409,7 @@ def _lengths(options: argparse.Namespace, fixed: int) -> list[int]:
     """Those of --tokens; of a model of images, whose inputs are all `fixed` tokens, that alone."""
     found: list[int] = options.tokens or [fixed or TOKENS]
     if fixed and found != [fixed]:
-        raise ValueError(
+        raise UserError(
             f"--tokens is {_listed(found)}: an image of this model has {fixed} tokens, of which "
             "none can be cut: leave --tokens away"
         )
@@ -443,7 +444,7 @@ def _model(options: argparse.Namespace) -> tuple[Model, str]:
     options.tokens = _lengths(options, fixed)
     for tokens in options.tokens:
         if tokens > model.shape.tokens:
-            raise ValueError(f"--tokens is {tokens}: the model takes 1..{model.shape.tokens}")
+            raise UserError(f"--tokens is {tokens}: the model takes 1..{model.shape.tokens}")
     return model, str(directory)
 
 

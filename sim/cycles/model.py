@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from cli.errors import UserError
+
 from rtl.compile.batches import check_lengths
 from rtl.compile.program import Program, Step
 from rtl.datapath.schedule import AHEAD, DRAINED, RESIDUAL_READ, TURNED_LATE, WRITTEN, scored
@@ -174,7 +176,7 @@ class Inference:
                         packets = len(self.lengths) if first else sum(self.lengths)
                         logits = packets * step.values["columns"]
                     self._operation(number, step, act)
-        raise ValueError("the program has no END")
+        raise UserError("the program has no END")
 
     def _parts(self, count: int, ready: int) -> int:
         """Cycle of the last of so many parts of N bytes, one a cycle; a word goes with its last."""
@@ -450,9 +452,9 @@ def predict(
     """
     width = program.config.stream_width
     if stream_ahead < 1:
-        raise ValueError(f"stream ahead is {stream_ahead}: it must be 1 or more")
+        raise UserError(f"stream ahead is {stream_ahead}: it must be 1 or more")
     if stream_bytes is not None and stream_bytes < 1:
-        raise ValueError(f"stream bytes is {stream_bytes}: it must be 1 or more; {width} is a word")
+        raise UserError(f"stream bytes is {stream_bytes}: it must be 1 or more; {width} is a word")
     lengths = [tokens] if isinstance(tokens, int) else list(tokens)
     checked(program, lengths, "row latency", row_latency)
     gap = ceil_div(width, min(stream_bytes or width, width))
@@ -470,6 +472,6 @@ def checked(program: Program, lengths: Sequence[int], what: str, latency: int) -
     """
     check_lengths(program, lengths)
     if latency < 1:
-        raise ValueError(f"{what} is {latency}: it must be 1 or more")
+        raise UserError(f"{what} is {latency}: it must be 1 or more")
     if not any(Flag.LOGITS in step.flags for step in program.steps):
-        raise ValueError("the program computes no logits: compile the whole model")
+        raise UserError("the program computes no logits: compile the whole model")

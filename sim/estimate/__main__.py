@@ -10,6 +10,7 @@ from math import isfinite
 from typing import TypeVar
 
 from cli.command import run_command
+from cli.errors import UserError
 from cli.files import write_json
 from cli.options import Parser, add_json, whole
 
@@ -165,7 +166,7 @@ def _config(options: argparse.Namespace) -> Config:
     if options.model is None and options.quantized is None:
         return config_of(options)
     if options.layers is not None:
-        raise ValueError(
+        raise UserError(
             f"--layers {options.layers} is for an encoder without a model: leave it away"
         )
     model, _, fixed = shape_of(options)
@@ -256,7 +257,7 @@ def _stream_bytes(options: argparse.Namespace, config: Config) -> int | None:
     rate = memory.megabytes_a_second(options.clock)
     brought = int(rate // options.clock)
     if not brought:
-        raise ValueError(
+        raise UserError(
             f"--clock {options.clock:g}: the memory of {options.board.name} brings {rate:,.0f} "
             f"MB/s, less than a byte a cycle: give a clock of at most {rate:g} MHz"
         )

@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from cli.errors import UserError
+
 import numpy as np
 
 from rtl.interface.config import Config
@@ -132,7 +134,7 @@ def fitted(measured: tuple[Point, ...]) -> Fit:
     """
     terms = np.array([_terms(p.config) for p in measured], float)
     if np.linalg.matrix_rank(terms) < terms.shape[1]:
-        raise ValueError(f"{len(measured)} points do not determine {terms.shape[1]} coefficients")
+        raise UserError(f"{len(measured)} points do not determine {terms.shape[1]} coefficients")
     square = [p for p in measured if p.config.ways == 1]
     bits = np.array([p.config.macs * p.config.acc_bits for p in square], float)
     wide = np.array([p.config.precise for p in square])

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from cli.errors import UserError
+
 from rtl.accelerator_dma import NAME, with_dma
 from rtl.compile.image import Image
 from rtl.control.axi import REGISTERS
@@ -172,7 +174,7 @@ class MemoryBoard:
         }
         for name, value in values.items():
             if not self.write(name, value):
-                raise ValueError(f"the write of {name} is refused: an inference is under way")
+                raise UserError(f"the write of {name} is refused: an inference is under way")
 
     def send(self, words: Sequence[int]) -> None:
         """The words of a sequence."""

@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cli.errors import UserError
+
 import numpy as np
 
 from sim.builds import LIBRARY_FLAGS, build_harness
@@ -147,7 +149,7 @@ class NativePorts:
             number, width, _ = self._numbers[name]
             assert isinstance(value, int), name
             if not -(1 << width - 1) <= value < 1 << width:
-                raise ValueError(f"{name} is {value}: it does not fit {width} bits")
+                raise UserError(f"{name} is {value}: it does not fit {width} bits")
             number.value = value & (1 << width) - 1
             return
         facts = self._facts[name]
@@ -230,7 +232,7 @@ class NativePorts:
         length, width, _ = self._element(name)
         values = np.asarray(words, np.int64).reshape(len(words), length)
         if values.size and not -(1 << width - 1) <= values.min() <= values.max() < 1 << width:
-            raise ValueError(f"{name}: {values.min()}..{values.max()} does not fit {width} bits")
+            raise UserError(f"{name}: {values.min()}..{values.max()} does not fit {width} bits")
         bits = (values[..., None] >> np.arange(width) & 1).astype(np.uint8)
         packed = np.packbits(bits.reshape(len(words), -1), axis=1, bitorder="little")
         room = self._size[name] - packed.shape[1]

@@ -26,7 +26,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from cli.command import Different
+from cli.errors import Different, UserError
 
 import numpy as np
 
@@ -162,11 +162,11 @@ def simulate_each(
         ("patience", patience),
     ):
         if value < 1:
-            raise ValueError(f"{name} is {value}: it must be 1 or more")
+            raise UserError(f"{name} is {value}: it must be 1 or more")
     if longest < 0:
-        raise ValueError(f"longest is {longest}: it must be 0 or more")
+        raise UserError(f"longest is {longest}: it must be 0 or more")
     if seed is not None and not 0 <= seed < 1 << 64:
-        raise ValueError(f"seed is {seed}: it must lie in 0..2^64-1")
+        raise UserError(f"seed is {seed}: it must lie in 0..2^64-1")
     if not jobs:
         return
     settings = Settings(
@@ -208,7 +208,7 @@ def _models(jobs: Sequence[Job], numbers: Sequence[int], width: int) -> dict[int
         if id(job.program) not in found:
             stream = job.program if isinstance(job.program, bytes) else job.program.stream()
             if len(stream) % width:
-                raise ValueError(f"a stream of {len(stream)} bytes is no whole words of {width}")
+                raise UserError(f"a stream of {len(stream)} bytes is no whole words of {width}")
             found[id(job.program)] = Packets.whole(stream, width)
     return found
 
@@ -222,13 +222,13 @@ def _tables(
         table = job.table
         if id(table) not in found:
             if table.dtype != np.int8 or table.ndim != 2 or table.shape[1] % lanes:
-                raise ValueError(
+                raise UserError(
                     f"the table is {table.dtype}{list(table.shape)}: it must be what "
                     f"embedding_table(model, {lanes}) gives"
                 )
             found[id(table)] = table, zlib.crc32(table.tobytes())
         if isinstance(job.program, Program) and found[id(table)][1] != job.program.rows_crc:
-            raise ValueError(
+            raise UserError(
                 "the table is damaged or another model's than the program: give embedding_table of "
                 "the model that was compiled"
             )
@@ -249,7 +249,7 @@ def _run(
     events: tuple[Event, ...] = ()
     if job.abort is not None:
         if job.abort < START_TO_ABORT:
-            raise ValueError(f"abort is {job.abort}: it must be {START_TO_ABORT} or more")
+            raise UserError(f"abort is {job.abort}: it must be {START_TO_ABORT} or more")
         events = (Event(job.abort - START_TO_ABORT, address=ADDRESS["control"], data=ABORT),)
     return Run(
         model=models[id(job.program)],

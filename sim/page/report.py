@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cli.errors import UserError
 from cli.page.template import DARK, LIGHT, STYLE, render
 
 import numpy as np
@@ -122,7 +123,7 @@ def _bars(phases: Sequence[Mapping[str, Any]]) -> list[Bar]:
 
 def _record(played: Verified) -> Record:
     if played.activity is None:
-        raise ValueError("the run left no record of its activity: play the whole model")
+        raise UserError("the run left no record of its activity: play the whole model")
     return played.activity
 
 

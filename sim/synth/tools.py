@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cli.command import ToolError
+from cli.errors import ToolError
 
 # No unit uses what a memory returns for an address that is written in the same cycle (the tests
 # show it), so block RAMs need no logic around them that would return the old word.

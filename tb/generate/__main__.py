@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cli.command import run_command
+from cli.errors import UserError
 from cli.machine import BUILD
 from cli.options import Parser, add_columns, add_lanes, add_tokens, positive, whole
 from cli.progress import stage
@@ -104,7 +105,7 @@ def _run(options: argparse.Namespace) -> None:
     if bus is not None:
         refuse_dma(name)
     if options.uvm and name != STREAMED:
-        raise ValueError(f"--uvm is for the {STREAMED}: {name} has no registers")
+        raise UserError(f"--uvm is for the {STREAMED}: {name} has no registers")
     out = options.out or OUT / name
     check_folder(out)
     reviews: list[tuple[Model, Tokens]] = []

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from cli.errors import UserError
 from cli.files import replacing
 
 from golden.model import Model
@@ -181,7 +182,7 @@ def fitted(name: str, config: Config, program: Callable[[Model], Program]) -> Mo
         with suppress(FitError):
             program(model)
             return model
-    raise ValueError(f"{config} is too small for a model to play on it: make hidden or ffn larger")
+    raise UserError(f"{config} is too small for a model to play on it: make hidden or ffn larger")
 
 
 def encoders(config: Config, reviews: Sequence[tuple[Model, Tokens]]) -> list[Run]:
@@ -318,7 +319,7 @@ def check_folder(folder: Path) -> None:
         It holds something else than a bench.
     """
     if folder.exists() and any(folder.iterdir()) and not (folder / MARK).is_file():
-        raise ValueError(
+        raise UserError(
             f"{folder}: it exists and has no {MARK}, so it holds something else than a bench: "
             "choose another folder with --out"
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from cli.errors import UserError
+
 import numpy as np
 
 from rtl.dma.bus import Bus
@@ -58,7 +60,7 @@ class Expected:
             required = np.ones(len(writes.address), bool)
         axes = AXES.get(writes.port, ("token", "channel")) if axes is None else axes
         if len(axes) != writes.index.shape[-1]:
-            raise ValueError(f"{writes.tensor}: {writes.index.shape[-1]} indices for {axes}")
+            raise UserError(f"{writes.tensor}: {writes.index.shape[-1]} indices for {axes}")
         self.writes.append((inference, writes, required, axes))
 
     @property
@@ -161,7 +163,7 @@ class Names:
             word = len(axes)
             for text, size in parts:
                 if len(text.encode()) > size:
-                    raise ValueError(f"{text!r} is longer than {size} bytes")
+                    raise UserError(f"{text!r} is longer than {size} bytes")
                 word = word << 8 * size | int.from_bytes(text.encode(), "big")
             words.append(word)
         bits = 8 * (1 + NAME_BYTES + AXES_MOST * AXIS_BYTES)
@@ -187,12 +189,12 @@ def expected_text(expected: Expected, names: Names) -> str:
         tensor = names.number(writes.tensor, axes)
         seen = writes.values[writes.valid]
         if seen.size and not low <= seen.min() <= seen.max() <= high:
-            raise ValueError(f"{writes.tensor}: {seen.min()}..{seen.max()} is beyond {low}..{high}")
+            raise UserError(f"{writes.tensor}: {seen.min()}..{seen.max()} is beyond {low}..{high}")
         first, last = writes.index[:, 0], writes.index[:, -1]
         lane = np.arange(writes.index.shape[1])[:, None]
         runs = np.minimum(first[:, None] + lane, np.maximum(first, last)[:, None])
         if not (runs == writes.index).all() or writes.index.max(initial=0) > END:
-            raise ValueError(f"{writes.tensor}: the lanes' index does not run by one")
+            raise UserError(f"{writes.tensor}: the lanes' index does not run by one")
         values = np.where(writes.valid, writes.values, 0).tolist()
         heads = zip(
             required.tolist(),

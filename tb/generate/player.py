@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from cli.errors import UserError
+
 import numpy as np
 
 from rtl.interface.config import Config
@@ -156,6 +158,6 @@ class Player:
             if answer.port not in self.enables:
                 cycles = found.setdefault(answer.port, set())
                 if answer.cycle in cycles:
-                    raise ValueError(f"{answer.port} has two values in cycle {answer.cycle}")
+                    raise UserError(f"{answer.port} has two values in cycle {answer.cycle}")
                 cycles.add(answer.cycle)
         return found

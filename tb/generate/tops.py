@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cli.errors import UserError
+
 from rtl.generate.verilog import TRACE
 from tb.generate.memories import Expected
 
@@ -19,7 +21,7 @@ def filled(template: str, **parts: object) -> str:
     text = (HERE / template).read_text(encoding="utf-8")
     names = set(re.findall(r"\{\{(\w+)\}\}", text))
     if names != set(parts):
-        raise ValueError(f"{template} has {sorted(names)}, given are {sorted(parts)}")
+        raise UserError(f"{template} has {sorted(names)}, given are {sorted(parts)}")
     return re.sub(r"\{\{(\w+)\}\}", lambda match: str(parts[match[1]]), text)
 
 

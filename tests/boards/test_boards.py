@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("litex_boards")
 
-from cli.command import Different
+from cli.errors import Different
 
 from boards import __main__ as command
 from boards import project

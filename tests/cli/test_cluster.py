@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cli import cluster
-from cli.command import ToolError
+from cli.errors import ToolError
 from cli.workers import each
 
 import pytest

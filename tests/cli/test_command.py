@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from cli import command
-from cli.command import Different, Exit, Interrupted, ToolError, run_command
+from cli.command import Exit, run_command
+from cli.errors import Different, Interrupted, ToolError
 from cli.files import write_json
 from cli.options import Parser, add_json
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from cli.command import ToolError
+from cli.errors import ToolError
 from cli.workers import each
 
 import pytest

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cli.command import ToolError
+from cli.errors import ToolError
 
 import pyarrow
 import pytest

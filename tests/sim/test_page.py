@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from cli.command import Different, Exit
+from cli.command import Exit
+from cli.errors import Different
 from cli.page.charts import distances, png
 from cli.page.template import LIGHT, STYLE
 

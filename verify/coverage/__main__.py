@@ -8,7 +8,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.command import Different, Exit, run_command
+from cli.command import Exit, run_command
+from cli.errors import Different
 from cli.files import write, write_json
 from cli.machine import BUILD
 from cli.options import Parser, add_dask, add_jobs, add_json, add_lanes, add_seed, positive

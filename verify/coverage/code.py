@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
+from cli.errors import UserError
+
 FIRST_LINE = "# SystemC::Coverage-3"
 KINDS = ("line", "branch", "toggle")
 _TOGGLE = re.compile(r"(.+?)(?:\[(\d+)\])?:(0->1|1->0)")
@@ -57,7 +59,7 @@ def read(text: str, name: str = "coverage data") -> Counter[Point]:
     """
     first, *lines = text.splitlines() or [""]
     if first != FIRST_LINE:
-        raise ValueError(f"{name} begins with {first[:40]!r}, not with {FIRST_LINE!r}")
+        raise UserError(f"{name} begins with {first[:40]!r}, not with {FIRST_LINE!r}")
     found: Counter[Point] = Counter()
     for number, line in enumerate(lines, 2):
         try:
@@ -67,7 +69,7 @@ def read(text: str, name: str = "coverage data") -> Counter[Point]:
             what = facts["o"] if kind == "toggle" else f"{facts['o']}, column {facts['n']}"
             found[Point(kind, module, int(facts["l"]), what)] += int(count)
         except (ValueError, KeyError):
-            raise ValueError(f"{name}, line {number}: {line[:60]!r} is no point") from None
+            raise UserError(f"{name}, line {number}: {line[:60]!r} is no point") from None
     return found
 
 

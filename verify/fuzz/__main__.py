@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from cli.command import Different, Exit, run_command
+from cli.command import Exit, run_command
+from cli.errors import Different
 from cli.files import write_json
 from cli.options import Parser, add_columns, add_dask, add_jobs, add_json, add_seed, positive, whole
 from cli.words import counted

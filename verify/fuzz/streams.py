@@ -6,6 +6,8 @@ import zlib
 from collections.abc import Callable
 from random import Random
 
+from cli.errors import UserError
+
 from rtl.interface.command import (
     DESCRIPTOR_BYTES,
     FIELDS,
@@ -57,7 +59,7 @@ def set_field(body: bytearray, name: str, value: int) -> None:
             body[at : at + field.bytes] = value.to_bytes(field.bytes, "little")
             return
         at += field.bytes
-    raise ValueError(f"{Opcode(body[0]).name} has no field {name}")
+    raise UserError(f"{Opcode(body[0]).name} has no field {name}")
 
 
 def field_of(body: bytearray, name: str) -> int:
@@ -67,7 +69,7 @@ def field_of(body: bytearray, name: str) -> int:
         if field.name == name:
             return int.from_bytes(body[at : at + field.bytes], "little")
         at += field.bytes
-    raise ValueError(f"{Opcode(body[0]).name} has no field {name}")
+    raise UserError(f"{Opcode(body[0]).name} has no field {name}")
 
 
 def _with(run: Run, stream: bytes, width: int) -> Run:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cli.command import Different, Exit, run_command
+from cli.command import Exit, run_command
+from cli.errors import Different, UserError
 from cli.files import write_json
 from cli.options import (
     Parser,
@@ -102,7 +103,7 @@ def _played(unit: str, options: argparse.Namespace, entries: list[Known]) -> dic
 def _run(options: argparse.Namespace) -> int:
     for unit in options.units:
         if unit not in ALL:
-            raise ValueError(f"no bench of {unit!r} can be played: choose of {', '.join(ALL)}")
+            raise UserError(f"no bench of {unit!r} can be played: choose of {', '.join(ALL)}")
     entries = known(options.known)
     found = [_played(unit, options, entries) for unit in options.units or UNITS]
     if options.json is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cli.command import Different
+from cli.errors import Different
 from cli.workers import each
 
 from rtl.interface.config import Config

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cli.command import Different
+from cli.errors import Different
 
 import numpy as np
 

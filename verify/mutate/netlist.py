@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-from cli.command import ToolError
+from cli.errors import ToolError
 
 from rtl.generate.units import unit
 from rtl.generate.verilog import netlist, plain_module_names

@@ -8,6 +8,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from cli.errors import UserError
+
 from verify.mutate.netlist import Mutant
 
 LIST = Path(__file__).with_name("survivors.toml")
@@ -90,15 +92,15 @@ def known(path: Path = LIST) -> list[Known]:
     try:
         units: dict[str, list[dict[str, Any]]] = tomllib.loads(path.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: {error}: it must hold lists of entries by unit") from None
+        raise UserError(f"{path}: {error}: it must hold lists of entries by unit") from None
     found = []
     for unit, entries in units.items():
         if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
-            raise ValueError(f"{path}: {unit} is no list of entries: write {unit} = [{{ ... }}]")
+            raise UserError(f"{path}: {unit} is no list of entries: write {unit} = [{{ ... }}]")
         for number, entry in enumerate(entries, 1):
             wrong = entry.keys() - FIELDS | {"why"} - entry.keys()
             if wrong:
-                raise ValueError(
+                raise UserError(
                     f"{path}: entry {number} of {unit} has too much or lacks "
                     f"{', '.join(sorted(wrong))}: why is needed, and of "
                     f"{', '.join(sorted(FIELDS))} any may be there"
@@ -111,7 +113,7 @@ def known(path: Path = LIST) -> list[Known]:
             try:
                 numbers = {name: _numbers(entry[name]) for name in NUMBERS if name in entry}
             except ValueError as error:
-                raise ValueError(
+                raise UserError(
                     f"{path}: entry {number} of {unit}: {error}: write bits as 3,5-8"
                 ) from None
             found.append(Known(unit, **entry | texts | numbers))

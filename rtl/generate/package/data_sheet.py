@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version as installed
 from pathlib import Path
 
+from cli.errors import UserError
 from cli.options import version
 
 from rtl.control.watchdog import patience
@@ -59,7 +60,7 @@ def port_text(name: str) -> str:
     """
     found = [text for start, text in PORTS.items() if name.startswith(start)]
     if len(found) != 1:
-        raise ValueError(f"the port {name} begins like {len(found)} of {', '.join(PORTS)}")
+        raise UserError(f"the port {name} begins like {len(found)} of {', '.join(PORTS)}")
     return found[0]
 
 

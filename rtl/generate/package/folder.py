@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cli.errors import UserError
+
 from rtl.dma.bus import Bus
 from rtl.generate import diagram, library
 from rtl.generate.package import waves
@@ -176,7 +178,7 @@ def write_package(files: Mapping[str, str], folder: Path, module: str) -> list[P
         if (bench / BENCH_LIST).is_file():
             shutil.rmtree(bench)
         elif bench.is_dir() and any(bench.iterdir()):
-            raise ValueError(
+            raise UserError(
                 f"{bench}: it holds something else than a bench: choose another folder with --out"
             )
         for name in files:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from cli.errors import UserError
+
 from rtl.generate.package.instances import Ports
 from rtl.generate.verilog import TRACE
 
@@ -47,7 +49,7 @@ def interfaces(ports: Ports) -> list[Interface]:
         match = _AXI.fullmatch(port)
         if match is None:
             if port not in (CLOCK, RESET, INTERRUPT) and not port.startswith(TRACE):
-                raise ValueError(f"the port {port} belongs to no interface")
+                raise UserError(f"the port {port} belongs to no interface")
             continue
         name, manager = match["name"], match["way"] == "m"
         memory = FULL if f"{name}_arlen" in ports else LITE

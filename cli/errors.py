@@ -1,0 +1,20 @@
+"""The errors that a command shows as one line; any other exception is a traceback."""
+
+
+class UserError(ValueError):
+    """An input cannot be used: an option, a file, a text, a checkpoint or a configuration.
+
+    The message names the bad value, what is allowed and what to do.
+    """
+
+
+class Different(Exception):
+    """Two computations of the same differ; the message names the first difference."""
+
+
+class ToolError(Exception):
+    """A tool is missing or failed; the message says which and what to do."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C with something to say: what was kept, and how to go on."""
