@@ -3,7 +3,7 @@
 - A folder has one folder a class, called like it, as torchvision and `datasets` have them, or only
   images, which have no labels. Of rows these are .npy files.
 - A table (.csv, .tsv, .jsonl, .parquet) names a file in each row, from the table's own folder on;
-  a .txt is one name a line. A .parquet may hold the images themselves, as `datasets` writes them.
+  a .txt is one name a line.
 - A .npz has `images`, uint8 [n, h, w] or [n, h, w, channels], and with labels `labels`: [n], or
   [n, C] for the C outputs of a model of several labels (0 and 1) or of numbers. Rows have none.
 - An image or a .npy file itself is one without a label.
@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from quant.images.corpora import CORPORA, Images
-from quant.images.files import SUFFIXES, stored
+from quant.images.files import SUFFIXES
 from quant.model.spec import (
     CLASSIFICATION,
     FILES,
@@ -122,10 +122,13 @@ def stream(
     elif path.is_dir():
         yield from _folder(kind, path, names, task)
     elif path.suffix.lower() in TABLES:
-        defaults = replace(layout, texts=COLUMNS, stored=stored if kind.arrays else None)
+        defaults = replace(layout, texts=COLUMNS)
         for review in stream_texts(path, names=names, layout=defaults, task=task, empty=empty):
-            inside = review.image is not None or not review.present
-            yield review if inside else replace(review, text=str(path.parent / review.text))
+            yield (
+                review
+                if not review.present
+                else replace(review, text=str(path.parent / review.text))
+            )
     elif kind.arrays and path.suffix.lower() == ARRAYS:
         yield from _arrays(path, names, task)
     elif path.is_file():

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from quant.images import corpora, data, files
+from quant.images import corpora, files
 from quant.images.corpora import digits
 from quant.model.spec import InputError
 from quant.texts.data_file import TextError
@@ -218,54 +218,3 @@ def png(image: np.ndarray) -> bytes:
     file = io.BytesIO()
     Image.fromarray(image).save(file, "png")
     return file.getvalue()
-
-
-FEATURES = (
-    b'{"info": {"features": {"image": {"_type": "Image"}, '
-    b'"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}}'
-)
-
-
-@pytest.mark.parametrize("kind", ["struct", "bytes"])
-def test_a_parquet_table_of_datasets_holds_the_images(kind: str, tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    contents = [png(GREY), png(COLOUR), array(COLOUR)]
-    values = contents if kind == "bytes" else [{"bytes": x, "path": "a.png"} for x in contents]
-    if kind == "struct":
-        files_there = tmp_path / "there"
-        files_there.mkdir()
-        Image.fromarray(GREY).save(files_there / "b.png")
-        values += [{"bytes": None, "path": "there/b.png"}]
-    labels = [1, 0, 1, -1][: len(values)]
-    table = pyarrow.table({"image": values, "label": labels})
-    path = tmp_path / "images.parquet"
-    parquet.write_table(table.replace_schema_metadata({b"huggingface": FEATURES}), path)
-    found = list(data.stream(path, names=("dog", "cat")))
-    assert [review.label for review in found] == [0, 1, 0, None][: len(values)]
-    for review, image in zip(found, [GREY, COLOUR, COLOUR], strict=False):
-        assert np.array_equal(review.content, image)
-    assert found[1].text == f"{path}: row 2"
-    if kind == "struct":
-        assert np.array_equal(files.read(found[3].content), GREY)
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ({"bytes": b"", "path": "a.png"}, "row 1: 'image' is empty: it must be a PNG"),
-        ({"bytes": None, "path": None}, "row 1: 'image' is nothing: it must be a file's name, its"),
-        (b"no image", "row 1: 'image' is no image that can be read: it must be a PNG"),
-        (png(COLOUR)[:-30], "row 1: 'image' is damaged or cut off"),
-        (array(COLOUR.astype(np.int16)), r"row 1: 'image' is an array of int16 \[5, 7, 3\]"),
-        (7, "row 1: 'image' is int: it must be a file's name, its bytes, or a struct of bytes"),
-        ([1, 2], "row 1: 'image' is list: it must be"),
-    ],
-)
-def test_what_is_no_image_in_a_parquet_table(value: object, message: str, tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    path = tmp_path / "images.parquet"
-    parquet.write_table(pyarrow.table({"image": [value]}), path)
-    with pytest.raises(TextError, match=message):
-        list(data.stream(path, names=()))
