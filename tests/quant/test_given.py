@@ -186,7 +186,7 @@ def test_sources_of_images_give_the_same_answers(
     ("make", "message"),
     [
         (lambda out: out.mkdir(), "holds no image"),
-        (lambda out: (out / "bird").mkdir(parents=True), "its name is 'bird', not one of cat"),
+        (lambda out: (out / "bird").mkdir(parents=True), "its name 'bird' is not one of cat"),
         (lambda out: out.with_suffix(".npz"), "no images at"),
     ],
 )
@@ -204,8 +204,8 @@ def test_bad_sources_are_refused(make: Callable[[Path], Any], message: str, tmp_
         ({"images": np.zeros((2, 3, 3), np.float32)}, "`images` is float32"),
         ({"images": np.zeros((0, 3, 3), np.uint8)}, "n 1 or more"),
         ({"images": np.zeros((2, 3, 3), np.uint8), "labels": [1]}, "not one each for the 2 images"),
-        ({"images": np.zeros((1, 3, 3), np.uint8), "labels": ["cow"]}, "label 0 is 'cow', not"),
-        ({"images": np.zeros((1, 3, 3), np.uint8), "labels": [3]}, "label 0 is '3'"),
+        ({"images": np.zeros((1, 3, 3), np.uint8), "labels": ["cow"]}, "label 0 'cow' is not"),
+        ({"images": np.zeros((1, 3, 3), np.uint8), "labels": [3]}, "label 0 '3' is not"),
     ],
 )
 def test_bad_arrays_are_refused(arrays: dict[str, Any], message: str, tmp_path: Path) -> None:
