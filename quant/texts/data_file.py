@@ -353,15 +353,13 @@ class _Table:
                     source, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
                 )
                 columns = self._columns(file.schema_arrow.names)
-                read = (columns.text, columns.pair, columns.label, *columns.outputs)
-                names = list(dict.fromkeys(name for name in read if name is not None))
                 self._find_classes(file.schema_arrow.metadata or {}, columns)
-                for batch in file.iter_batches(256, columns=names, use_threads=False):
-                    arrays = {name: batch.column(name) for name in names}
-                    for place in range(batch.num_rows):
-                        row = {name: array[place].as_py() for name, array in arrays.items()}
+                wanted = (columns.text, columns.pair, columns.label, *columns.outputs)
+                read = {name for name in wanted if name is not None}
+                for batch in file.iter_batches(256, columns=[*read], use_threads=False):
+                    for row in batch.to_pylist():
                         self.line += 1
-                        yield columns, {name: self._named(name, row[name]) for name in names}
+                        yield columns, {name: self._named(name, row[name]) for name in read}
             except UserError:
                 raise
             except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
@@ -538,16 +536,15 @@ def _json_value(text: str) -> Any:
 
 def _class_names(feature: Any) -> list[str] | None:
     """The names of a ClassLabel, or of one in lists, by the metadata of `datasets`."""
-    if isinstance(feature, list) and len(feature) == 1:
-        return _class_names(feature[0])
-    if not isinstance(feature, dict):
-        return None
-    if feature.get("_type") != "ClassLabel":
-        return _class_names(feature.get("feature"))
-    names = feature["names"]
-    if not isinstance(names, list) or len({*map(str, names)}) < len(names):
-        raise ValueError
-    return list(map(str, names))
+    if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":
+        if not isinstance(feature["names"], list) or len({*feature["names"]}) < len(
+            feature["names"]
+        ):
+            raise ValueError
+        return list(map(str, feature["names"]))
+    inner = feature.get("feature") if isinstance(feature, dict) else feature
+    inner = inner[0] if isinstance(inner, list) and inner else inner
+    return _class_names(inner) if isinstance(inner, dict) else None
 
 
 def _text(value: Any, column: str) -> str:
