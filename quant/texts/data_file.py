@@ -45,6 +45,7 @@ PAIR_COLUMNS = ("pair", "text_pair", "text_b", "text2", "sentence2", "hypothesis
 LABEL_COLUMNS = ("label",)
 WORD_COLUMNS = ("tokens", "words", "text")
 TAG_COLUMNS = ("ner_tags", "tags", "labels", "label", "pos_tags")
+LARGEST_INDEX = 4095
 PARQUET = (".parquet", ".pq")
 CONLL = (".conll", ".bio", ".iob2")
 
@@ -196,10 +197,12 @@ def class_of(label: str, names: tuple[str, ...] | None) -> int:
     """
     label = label.strip()
     number = Decimal(label) if _NUMBER.fullmatch(label) else None
-    index = None if number is None or number < 0 or number % 1 else int(number)
+    whole = number is not None and re.fullmatch(r"[0-9]+(\.0*)?", label)
+    limit = LARGEST_INDEX + 1 if names is None else len(names)
+    index = int(number) if number is not None and whole and number < limit else None
     if names is None:
         if index is None:
-            raise UserError(f"{_shown(label)} is not an index from 0")
+            raise UserError(f"{_shown(label)} is not an index from 0 to {LARGEST_INDEX}")
         return index
     numbers = [Decimal(name) if _NUMBER.fullmatch(name.strip()) else None for name in names]
     indexed = numbers == [None] * len(names)
@@ -207,7 +210,7 @@ def class_of(label: str, names: tuple[str, ...] | None) -> int:
     found = found or [i for i, name in enumerate(names) if _plain(name) == _plain(label)]
     if not found and number is not None:
         found = [i for i, own in enumerate(numbers) if own == number]
-        if indexed and index is not None and index < len(names):
+        if indexed and index is not None:
             held = [re.findall("[0-9]+", name) for name in names]
             one = all(len(digits) == 1 for digits in held)
             found = [i for i, n in enumerate(held) if i == index or (one and int(*n) == index)]
@@ -240,7 +243,7 @@ class _Table:
         self.names = None if names is None else tuple(names)
         self.kind, self.line = path.suffix.lower(), 0
         self.words = task == TOKEN_CLASSIFICATION
-        self.labelled = names != () and task != QUESTION_ANSWERING
+        self.labelled = self.names != () and task != QUESTION_ANSWERING
         self.classes: dict[str, list[str]] = {}
         self._known: dict[tuple[str, ...], _Columns] = {}
 
@@ -434,16 +437,17 @@ class _Table:
             return value
         if isinstance(value, list):
             return [self._named(column, one) for one in value]
-        if value is None or value in NO_CLASS:
-            return None
-        if not isinstance(value, int) or not 0 <= value < len(own):
+        if value is None or isinstance(value, str) or value in NO_CLASS:
+            return value if isinstance(value, str) else None
+        if value not in range(len(own)):
             raise UserError(f"{column!r} is {_shown(value)}, not a class from 0 to {len(own) - 1}")
-        return own[value]
+        return own[int(value)]
 
     def review(self, columns: _Columns, row: Mapping[str, Any]) -> Review:
         names, value = self.names or (), row.get(columns.label or "")
         if self.words:
-            return self._tagged(row.get(columns.text), value if self.labelled else None)
+            listed = _plain(columns.text) != "text"
+            return self._tagged(row.get(columns.text), value if self.labelled else None, listed)
         text = _text(row.get(columns.text), columns.text)
         pair = _text(row.get(columns.pair), columns.pair) if columns.pair else None
         review = Review(text, None, pair, line=self.line)
@@ -457,10 +461,11 @@ class _Table:
             return replace(review, targets=_labels(value, names, flags=bool(columns.outputs)))
         return replace(review, label=class_of(str(value), self.names))
 
-    def _tagged(self, value: Any, given: Any) -> Review:
+    def _tagged(self, value: Any, given: Any, listed: bool) -> Review:
         """A text with words and the class of each; null, "" and -100 are none."""
-        if isinstance(value, str) and _blank(given) and not value.lstrip().startswith('["'):
-            return Review("" if value == "[]" else value, None, line=self.line)
+        listed = listed and str(value).lstrip().startswith("[")
+        if isinstance(value, str) and _blank(given) and not listed:
+            return Review(value, None, line=self.line)
         words = [] if _blank(value) else _listing(value)
         if words is None or not all(isinstance(word, str) and word.strip() for word in words):
             raise UserError(f"{_shown(value)} is not a list of words")

@@ -102,6 +102,8 @@ def test_pairs_are_read_from_every_kind_of_file(
         (CLASSIFICATION, NAMES, 0.5, "'0.5' is not one of"),
         (CLASSIFICATION, NAMES, [1], r"'\[1\]' is not one of"),
         (CLASSIFICATION, None, "good", "'good' is not an index from 0"),
+        *((CLASSIFICATION, x, "1" * 40, "' is not ") for x in (None, NAMES, STARS)),
+        (CLASSIFICATION, NAMES, "0" * 5000 + "1.0", 1),
         (CLASSIFICATION, None, -1, "'-1' is not an index"),
         *((task, NAMES, "  ", None) for task in (CLASSIFICATION, MULTI_LABEL, REGRESSION)),
         (MULTI_LABEL, NAMES, '["No, not that", 1]', (0, 1, 1)),
@@ -186,8 +188,8 @@ def test_words_and_their_tags(name: str, content: Any, tmp_path: Path) -> None:
         ("a.parquet", {"text": ["x", None, " "], "a.b": [1, 2, 3]}, ["x", "", ""]),
         (
             "a.jsonl",
-            [{"text": "[CLS]"}, {"tokens": []}, {"words": ["a", "b"]}],
-            ["[CLS]", "", "a b"],
+            [{"text": '["a'}, {"tokens": []}, {"words": ["a", "b"]}, {"text": " "}],
+            ['["a', "", "a b", " "],
         ),
     ],
 )
@@ -349,6 +351,8 @@ def test_the_names_of_a_class_label_count(kind: str, tmp_path: Path, capsys) -> 
         (["pos", "neg"], ("LABEL_0", "LABEL_1"), 1, 1),
         (["LABEL_1", "LABEL_0"], ("LABEL_0", "LABEL_1"), 0, 1),
         (["2", "1"], ("1", "2"), 0, 1),
+        (["b", "a"], ("a", "b"), 1.0, 0),
+        (["b", "a"], ("a", "b"), "b", 1),
         (["0", "1"], ("b", "a"), 1, 1),
         (["0", "1"], ("1", "0"), 1, 0),
         (["pos", "neg"], ("neg", "pos"), 2, ": row 2: 'label' is 2, not a class from 0 to 1"),
@@ -367,7 +371,7 @@ def test_the_names_of_a_class_label_count(kind: str, tmp_path: Path, capsys) -> 
     ],
 )
 def test_the_file_s_classes_and_the_model_s(
-    own: Any, names: Any, label: int, expected: Any, tmp_path: Path
+    own: Any, names: Any, label: Any, expected: Any, tmp_path: Path
 ) -> None:
     columns = {"text": ["x", "y"], "label": [None, label]}
     path = of_datasets(tmp_path, columns, {"label": feature(own)})
