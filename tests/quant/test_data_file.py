@@ -236,33 +236,17 @@ BAD = b"text,label\nx,1\n\n"
         ("a.jsonl", '{"text": "a\\uD83D"}', ":1: not JSON: .*surrogates not allowed"),
         ("a.jsonl", "[" * 100_000, ":1: not JSON"),
         ("a.jsonl", '{"label": ' + "1" * 5000 + "}", ":1: not JSON"),
-        (
-            "a.jsonl",
-            '{"text": "x", "pair": "y"}\n{"text": "x"}',
-            ":2: all rows of a file have a se",
-        ),
+        ("a.jsonl", '{"text": "x", "pair": "y"}\n{"text": "x"}', ":2: all rows of a file have"),
         ("a.jsonl", '{"text": "x"}\n{"label": 1}', ":2: no column 'text' among label: name one"),
         ("a.json", '{"text": "x"}\n', ": not a list of JSON objects; a file with one per line"),
         ("a.json", '[{"text": "x"},\n{"text": }]', ": not JSON: Expecting value: line 2 column 10"),
         # Parquet
         ("a.parquet", {"text": [b"x"]}, ": row 1: 'text' is b'x', not a string"),
-        (
-            "a.parquet",
-            {"text": ["x"] * 2, "label": [1, float("nan")]},
-            ": row 2: 'nan' is not one of",
-        ),
+        ("a.parquet", {"text": ["x"], "label": [float("nan")]}, ": row 1: 'nan' is not one of"),
         ("a.parquet", {"text": pyarrow.nulls(2)}, " holds no text"),
         ("a.parquet", {"review": ["x"]}, ": no column 'text' among review"),
-        (
-            "a.parquet",
-            {"text": pyarrow.array([b"x", b"\xff"]).view("string")},
-            ": what follows can",
-        ),
-        (
-            "a.pdf",
-            "x",
-            r": unknown kind of file: give one of \.csv, \.tsv, \.json, \.jsonl, \.txt, \.parq",
-        ),
+        ("a.parquet", {"text": pyarrow.array([b"\xff"]).view("string")}, ": what follows cannot"),
+        ("a.pdf", "x", r": unknown kind of file: give one of \.csv, \.tsv, \.json, \.jsonl, "),
         # words
         ("a.conll", "Ada O\n\nLove lace O\n", ":3: 3 columns, not 2: a line is a word, as many"),
         ("a.bio", "\n\nAda O\n\nx X\n", ":5: 'X' is not one of O, B-PER"),
@@ -411,22 +395,24 @@ def test_parquet_is_decoded_as_it_is_taken(tmp_path: Path) -> None:
     assert most < path.stat().st_size / 4
 
 
-@pytest.mark.parametrize("suffix", ["csv", "tsv", "json", "jsonl", "txt", "conll", "parquet"])
+FILES: dict[str, Any] = {
+    "csv": "text,label\n" + 'x,1\n"y,\n",0\n' * 20,
+    "tsv": "text\tlabel\n" + "x\t1\n" * 40,
+    "jsonl": [{"text": "é", "label": 1}] * 40,
+    "json": json.dumps([{"text": "é", "label": 1}] * 40),
+    "txt": "x\n" * 40,
+    "conll": "word x 1\n" * 40,
+    "parquet": {"text": ["x"] * 40, "label": [1] * 40},
+}
+
+
+@pytest.mark.parametrize("suffix", FILES)
 def test_damage_is_one_line_or_harms_nobody(suffix: str, tmp_path: Path) -> None:
     said = []
     task = TOKEN_CLASSIFICATION if suffix == "conll" else CLASSIFICATION
     for seed in range(80):
         rng = random.Random(f"{seed} {suffix}")
-        rows = [{"text": rng.choice(("é,", '"x"', "a\nb")), "label": i % 2} for i in range(40)]
-        mark = "\t" if suffix == "tsv" else ","
-        lines = [mark.join(row) for row in [("text", "label"), *(["x", "1"] for _ in rows)]]
-        content: Any = {key: [row[key] for row in rows] for key in ("text", "label")}
-        if suffix != "parquet":
-            objects = [json.dumps(row) for row in rows]
-            content = "\n".join(objects if suffix == "jsonl" else lines)
-            content = json.dumps(rows) if suffix == "json" else content
-            content = "word x 1\n" * 40 if suffix == "conll" else content
-        path = written(tmp_path, f"a.{suffix}", content)
+        path = written(tmp_path, f"a.{suffix}", FILES[suffix])
         data = bytearray(path.read_bytes())
         for _ in range(rng.randint(1, 5)):
             data[rng.randrange(len(data))] = rng.choice((*b'\0\n\t",{}[]', rng.randrange(256)))
