@@ -179,7 +179,7 @@ def label_names(path: str | Path, *, layout: Layout | None = None) -> list[str]:
         if columns.label in table.classes:
             return table.classes[columns.label]
         if not _blank(value := row.get(columns.label or "")):
-            name = re.sub(r"^([0-9]+)\.0*$", r"\1", str(value).strip())
+            name = re.sub(r"^([0-9]+)\.0*$", r"\1", _word(value))
             found.setdefault(name.casefold(), name)
     if not found:
         raise TextError(f"{path} has no labels: name their column or key with --label-column")
@@ -488,13 +488,13 @@ def _labels(value: Any, names: tuple[str, ...], flags: bool) -> Targets:
     """
     items = _listing(value)
     items = [value] if items is None else items
-    words = [str(item).strip().lower() for item in items]
+    words = [_word(item).lower() for item in items]
     flags = flags or any(isinstance(item, bool | float) for item in items)
     each = len(items) == len(names) and {*words} <= {*(_TRUTH if flags else ("0", "1"))}
     if flags and not each:
         raise UserError(f"{_shown(value)} is not a 0 or 1 for each of {_listed(names)}")
     try:
-        found = [] if flags else [class_of(str(item), names) for item in items]
+        found = [] if flags else [class_of(_word(item), names) for item in items]
     except UserError:
         if not each:
             raise
@@ -507,7 +507,7 @@ def _labels(value: Any, names: tuple[str, ...], flags: bool) -> Targets:
 
 def _numbers(value: Any, names: Sequence[str]) -> Targets:
     items = _listing(value)
-    words = [str(item).strip() for item in ([value] if items is None else items)]
+    words = list(map(_word, [value] if items is None else items))
     if len(words) != len(names):
         raise UserError(f"{_shown(value)}: the model gives {len(names)} ({_listed(names)})")
     for word in words:
@@ -542,11 +542,10 @@ def _json_value(text: str) -> Any:
 def _class_names(feature: Any) -> list[str] | None:
     """The names of a ClassLabel, or of one in lists, by the metadata of `datasets`."""
     if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":
-        if not isinstance(feature["names"], list) or len({*feature["names"]}) < len(
-            feature["names"]
-        ):
+        names = feature["names"]
+        if not isinstance(names, list) or len({*names}) < len(names):
             raise ValueError
-        return list(map(str, feature["names"]))
+        return list(map(str, names))
     inner = feature.get("feature") if isinstance(feature, dict) else feature
     inner = inner[0] if isinstance(inner, list) and inner else inner
     return _class_names(inner) if isinstance(inner, dict) else None
@@ -559,7 +558,11 @@ def _text(value: Any, column: str) -> str:
 
 
 def _blank(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
+    return not _word(value)
+
+
+def _word(value: Any) -> str:
+    return "" if value is None else str(value).strip()
 
 
 def _plain(name: str) -> str:

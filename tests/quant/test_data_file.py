@@ -115,7 +115,7 @@ def test_pairs_are_read_from_every_kind_of_file(
         (MULTI_LABEL, NAMES, [True, False, False], (1, 0, 0)),
         (MULTI_LABEL, NAMES, [1.0, 0.5, 0.0], "is not a 0 or 1 for each of art"),
         (MULTI_LABEL, NAMES, [1, 1], "has a label twice"),
-        (MULTI_LABEL, NAMES, ["art", None], "'None' is not one of"),
+        (MULTI_LABEL, ("some", "none", "all"), ["some", None], "'' is not one of"),
         (MULTI_LABEL, NAMES, "art, sport", "'art, sport' is not one of"),
         (MULTI_LABEL, ("a", "b"), [0, 1], "could be indices or a 0 or 1 for each label"),
         (MULTI_LABEL, ("a",), "0", "could be indices or a 0 or 1 for each label"),
