@@ -46,7 +46,7 @@ def ended(arguments: list[str]) -> int:
         (["--saif", "x.saif", "--simulator", "icarus"], "icarus writes no SAIF"),
         (["--saif", "x.saif", "--waves"], "argument --waves: not allowed with argument --saif"),
         (["--saif", "."], "argument --saif: . is a folder: give the name of a file"),
-        (["--model", "nowhere"], "--model nowhere is no checkpoint"),
+        (["--model", "nowhere"], "no checkpoint directory nowhere"),
         (["--quantized", "nowhere"], "--quantized nowhere holds no quantized model: calibrate"),
     ],
 )
