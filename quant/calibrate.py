@@ -507,7 +507,7 @@ def calibrate(
     begins = f"calibrating on {len(texts):,} {spec.inputs}, {tokens:,} tokens"
     tried = 0 if options.remedies is not None else len(applicable(spec)) + 2
     expected = 4 * tokens + 2 * tried * min(tokens, choose.TOKENS)
-    with Bar(begins, expected, shorter="fewer --samples or --tokens") as bar:
+    with Bar(begins, expected) as bar:
         histogram = options.method != MIN_MAX
         calibrator = Calibrator(
             checkpoint,

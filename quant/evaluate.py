@@ -87,7 +87,7 @@ def evaluate(
     found: list[Pairs] = []
     cases = shares(texts, traced)
     says = f"evaluating float and golden: {counted(len(texts), spec.inputs)}"
-    with Bar(says, len(texts), spec.inputs, shorter="fewer --samples or --tokens") as bar:
+    with Bar(says, len(texts), spec.inputs) as bar:
         both = run_both if dask else partial(run_both, advance=bar.advance)
         for name, pairs in each(both, models, cases, dask=dask):
             found.append(pairs)
