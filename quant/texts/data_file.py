@@ -487,22 +487,24 @@ def _labels(value: Any, names: tuple[str, ...], flags: bool) -> Targets:
     flags: it is the latter for sure; else a list of integers, which could be indices, is refused.
     """
     items = _listing(value)
-    items = [value] if items is None else items
-    words = [_word(item).lower() for item in items]
-    flags = flags or any(isinstance(item, bool | float) for item in items)
-    each = len(items) == len(names) and {*words} <= {*(_TRUTH if flags else ("0", "1"))}
+    words = list(map(_word, [value] if items is None else items))
+    flags = flags or any(isinstance(item, bool | float) for item in items or [value])
+    truths = [_TRUTH.get(word.lower()) for word in words if flags or word in ("0", "1")]
+    each = len(truths) == len(words) == len(names) and None not in truths
+    once = len({*words}) == len(words)
     if flags and not each:
         raise UserError(f"{_shown(value)} is not a 0 or 1 for each of {_listed(names)}")
-    try:
-        found = [] if flags else [class_of(_word(item), names) for item in items]
-    except UserError:
-        if not each:
-            raise
-        found = []
-    if items and each == (len({*found}) == len(items)):
-        said = "could be indices or a 0 or 1 for each label" if each else "has a label twice"
-        raise UserError(f"{_shown(value)} {said}: write names, or 1.0 and 0.0 for all labels")
-    return tuple(_TRUTH[words[i]] if each else float(i in found) for i in range(len(names)))
+    if each and once and not flags:
+        raise UserError(
+            f"{_shown(value)} could be indices or a 0 or 1 for each label: write names, or 1.0 and "
+            "0.0 for all labels"
+        )
+    if each:
+        return tuple(float(truth or 0) for truth in truths)
+    found = [class_of(word, names) for word in words]
+    if len({*found}) < len(found):
+        raise UserError(f"{_shown(value)} has a label twice")
+    return tuple(float(i in found) for i in range(len(names)))
 
 
 def _numbers(value: Any, names: Sequence[str]) -> Targets:

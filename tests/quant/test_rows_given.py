@@ -389,7 +389,7 @@ def test_what_takes_no_rows_says_so(
     [
         (lambda out: out.mkdir(), "holds no .npy file"),
         (lambda out: out.with_suffix(".npz"), "no files at .*: give a folder with a folder of fil"),
-        (lambda out: written(out / "maybe" / "1.npy", 1, 1), "its name is 'maybe', not one of no"),
+        (lambda out: written(out / "maybe" / "1.npy", 1, 1), "its name 'maybe' is not one of no"),
     ],
 )
 def test_bad_sources_are_refused(make: Callable[[Path], Any], message: str, tmp_path: Path) -> None:
