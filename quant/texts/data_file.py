@@ -491,7 +491,7 @@ def _labels(value: Any, names: tuple[str, ...], flags: bool) -> Targets:
     flags = flags or any(isinstance(item, bool | float) for item in items or [value])
     truths = [_TRUTH.get(word.lower()) for word in words if flags or word in ("0", "1")]
     each = len(truths) == len(words) == len(names) and None not in truths
-    once = len({*words}) == len(words)
+    once = len({*words}) == len(words) or any(isinstance(item, str) for item in items or ())
     if flags and not each:
         raise UserError(f"{_shown(value)} is not a 0 or 1 for each of {_listed(names)}")
     if each and once and not flags:

@@ -121,6 +121,7 @@ def test_pairs_are_read_from_every_kind_of_file(
         (MULTI_LABEL, ("a",), "0", "could be indices or a 0 or 1 for each label"),
         (MULTI_LABEL, ("1", "2"), [1, 0], "could be indices or a 0 or 1 for each label"),
         (MULTI_LABEL, ("1", "2"), [1, 1], (1, 1)),
+        (MULTI_LABEL, ("1", "2"), ["1", "1"], "could be indices or a 0 or 1 for each label"),
         (MULTI_LABEL, STARS, [1, 5], (1, 0, 0, 0, 1)),
         (REGRESSION, ("stars",), "-1.5e1", (-15,)),
         (REGRESSION, ("a", "b"), "[-1, 2.25]", (-1, 2.25)),
