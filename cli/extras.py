@@ -17,7 +17,12 @@ _PACKAGES = {
     "fast": "onnx onnxruntime",
     "test": "pytest xdist",
 }
-_EXTRAS = {"sim": "quant,rtl,sim,package", "synth": "synth,litex", "test": "dev"}
+_EXTRAS = {
+    "sim": "quant,rtl,sim,package",
+    "synth": "synth,litex",
+    "test": "dev",
+    "train": "quant,train",
+}
 
 
 def how(module: str) -> str:
