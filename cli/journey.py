@@ -60,11 +60,3 @@ def overview() -> str:
             first = path.read_text(encoding="utf-8").splitlines()[0].strip('"')
             lines.append(f"  {name:12}  {re.sub('^`.*?`: ', '', first)}")
     return "\n".join(lines)
-
-
-def no_command(package: str) -> int:
-    """What `python -m package` says where a package has commands and is none."""
-    inside = [f"python -m {each}" for each in COMMANDS.values() if each.startswith(f"{package}.")]
-    there = f"its commands are {', '.join(inside)}" if inside else "python -m bert2rtl shows all"
-    print(f"error: {package} is a package, not a command: {there}", file=sys.stderr)
-    return 2  # cli.command.Exit.REFUSED
