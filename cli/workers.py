@@ -34,8 +34,6 @@ from cli.errors import ToolError
 from cli.machine import ROOT, find_places
 from cli.progress import stage
 
-S = TypeVar("S")
-C = TypeVar("C")
 R = TypeVar("R")
 CONNECT_SECONDS = 10
 OTHER_SOURCES = "other sources: start it in a clone of this commit, with the Python of its .venv"
@@ -45,9 +43,9 @@ _one = threading.Lock()  # a simulation changes the environment of its process
 
 
 def each(
-    function: Callable[[S, C], R],
-    shared: S,
-    cases: Mapping[str, C],
+    function: Callable[[Any, Any], R],
+    shared: Any,
+    cases: Mapping[str, Any],
     *,
     jobs: int = 1,
     dask: str | None = None,
@@ -66,11 +64,8 @@ def each(
     found: dict[str, R] = {}
     busy: dict[Future[R], tuple[str, Callable[..., Future[R]]]] = {}
     waiting = iter(cases.items())
-    workers = (
-        _cluster(shared, dask, len(cases))
-        if dask is not None
-        else _local(shared, min(jobs, len(cases)))
-    )
+    count = len(cases)
+    workers = _local(shared, min(jobs, count)) if dask is None else _cluster(shared, dask, count)
     with workers as free:
         for key in cases:
             while key not in found:
