@@ -20,12 +20,12 @@ from safetensors import SafetensorError, deserialize
 
 from golden.model import TOKENS_MAX
 from quant.foreign import config as options
-from quant.foreign import families, processor, resolve, sentence, vision
+from quant.foreign import families, resolve, sentence, vision
 from quant.foreign.resolve import Resolved
 from quant.foreign.sentence import Layout
 from quant.foreign.tensors import BUFFERS, Tensors
 from quant.foreign.tokenizer import TextTokenizer
-from quant.images.front import Front
+from quant.images.front import PROCESSORS, Front
 from quant.model import position_bias
 from quant.model.spec import (
     FILES,
@@ -170,7 +170,7 @@ def _layout(directory: Path) -> Layout:
 
 def _fingerprint(layout: Layout) -> str:
     """Names and contents, so that no file can take the place of another."""
-    config, *others = (layout.encoder / name for name in (options.CONFIG, *processor.FILES))
+    config, *others = (layout.encoder / name for name in (options.CONFIG, *PROCESSORS))
     files = [f for f in (config, *resolve.files(layout.encoder), *others) if f.is_file()]
     digest = hashlib.sha256(layout.content)
     for file in [*files, *_weight_files(layout.encoder)]:

@@ -2,9 +2,8 @@
 
 import json
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from quant.export.__main__ import main as export
 from quant.foreign.checkpoint import load
 from quant.images import data
 from quant.model import float_model
-from quant.model.spec import MULTI_LABEL, REGRESSION
 from quant.quantize.encoder import Quantized, with_tokens
 from quant.quantize.options import Options
 from quant.quantize.trials import UNFINISHED, Trials
@@ -34,8 +32,8 @@ NAMES = ("cat", "dog", "elk")
 COUNT = 12
 
 
-def images(seed: int, count: int = COUNT) -> np.ndarray:
-    return np.stack([drawn(seed + place, 9, 11, 3) for place in range(count)])
+def images(seed: int, count: int = COUNT) -> list[np.ndarray]:
+    return [drawn(seed + place, 9, 11, 3) for place in range(count)]
 
 
 @pytest.fixture(scope="module")
@@ -52,15 +50,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("images") / "images.npz"
-    np.savez(file, images=images(0), labels=np.array([*NAMES] * (COUNT // 3)))
-    return file
+    """A folder of classes, and tables beside them that name the files by class and by index."""
+    out, rows = tmp_path_factory.mktemp("images"), []
+    for place, image in enumerate(images(0)):
+        file = out / "all" / NAMES[place % 3] / f"{place:02}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(file)
+        rows.append((str(file.relative_to(out)), NAMES[place % 3]))
+    (out / "all" / NAMES[0] / "notes.txt").write_text("not an image")
+    named = [f"{file},{name}" for file, name in rows]
+    (out / "names.csv").write_text("\n".join(["file,label", *named]) + "\n")
+    keyed = [json.dumps({"image": file, "label": NAMES.index(name)}) for file, name in rows]
+    (out / "indices.jsonl").write_text("\n".join(keyed) + "\n")
+    return out
 
 
 @pytest.fixture(scope="module")
 def quantized(folder: Path, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("quantized") / "vit"
-    arguments = ["--model", str(folder), "--data", str(source), "--out", str(out)]
+    arguments = ["--model", str(folder), "--data", str(source / "all"), "--out", str(out)]
     assert calibrate.main([*arguments, "--remedies", "centre,split"]) == 0
     return out
 
@@ -72,14 +80,11 @@ def picture(tmp_path: Path) -> Path:
     return file
 
 
-def golden_of(quantized: Path, *files: Path) -> list[list[int]]:
-    """Each by itself, with a table that has its rows alone."""
+def golden_of(quantized: Path, file: Path) -> list[int]:
+    """By itself, with a table that has its rows alone."""
     classifier = Classifier.load(quantized, None, floats=False)
-    found = []
-    for file in files:
-        its, (tokens,) = classifier.placed([classifier.tokens(str(file))])
-        found.append(encoder.run(its.model, tokens.ids, tokens.types).tolist())
-    return found
+    its, (tokens,) = classifier.placed([classifier.tokens(str(file))])
+    return encoder.run(its.model, tokens.ids, tokens.types).tolist()
 
 
 def test_what_is_stored_has_no_rows_but_its_front_end(folder: Path, quantized: Path) -> None:
@@ -87,7 +92,6 @@ def test_what_is_stored_has_no_rows_but_its_front_end(folder: Path, quantized: P
     assert not model.embedding.token.any()
     assert not model.embedding.position.any()
     assert (model.shape.vocabulary, model.shape.positions) == (5, 5)
-    assert (model.embedding.token_factor, model.embedding.position_factor) == (255, 1)
     assert info["spec"]["given"] is True
     assert info["front"] == load(folder).front.facts
     assert "tokenizer" not in info
@@ -135,121 +139,66 @@ def test_errors_of_other_images_are_tried_again(folder: Path, tmp_path: Path) ->
     assert Trials(tmp_path / UNFINISHED, checkpoint, second, Options()).errors == {}
 
 
-def _folder(out: Path) -> None:
-    for place, image in enumerate(images(0)):
-        inside = out / NAMES[place % 3]
-        inside.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(image).save(inside / f"{place:02}.png")
-
-
-def _table(out: Path, suffix: str) -> None:
-    out.mkdir()
-    lines = ["file,label" if suffix == ".csv" else ""]
-    for place, image in enumerate(images(0)):
-        Image.fromarray(image).save(out / f"{place:02}.png")
-        row = {"file": f"{place:02}.png", "label": NAMES[place % 3]}
-        lines.append(",".join(row.values()) if suffix == ".csv" else json.dumps(row))
-    (out / f"all{suffix}").write_text("\n".join(filter(None, lines)) + "\n")
-
-
-def _arrays(out: Path) -> None:
-    out.mkdir()
-    np.savez(out / "all.npz", images=images(0), labels=np.arange(COUNT) % 3)
-
-
-KINDS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "folder": (_folder, ""),
-    ".csv": (lambda out: _table(out, ".csv"), "all.csv"),
-    ".jsonl": (lambda out: _table(out, ".jsonl"), "all.jsonl"),
-    ".npz": (_arrays, "all.npz"),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_sources_of_images_give_the_same_answers(
-    kind: str, quantized: Path, folder: Path, source: Path, tmp_path: Path
+    quantized: Path, folder: Path, source: Path, tmp_path: Path
 ) -> None:
-    """Names of folders, of a column, and indices are one label; the order of files counts."""
-    make, name = KINDS[kind]
-    make(tmp_path / "data")
-    figures, right = tmp_path / "found.json", tmp_path / "right.json"
-    common = ["--quantized", str(quantized), "--model", str(folder)]
-    for data_, out in ((tmp_path / "data" / name, figures), (source, right)):
-        assert evaluate.main([*common, "--data", str(data_), "--json", str(out)]) == 0
-    found, expected = (json.loads(file.read_text()) for file in (figures, right))
-    assert found["labelled_texts"] == expected["labelled_texts"] == COUNT
-    for model in ("float", "golden"):
-        assert found[model]["confusion"] == expected[model]["confusion"]
+    """Names of folders, of a column, and indices are one label."""
+    found, figures = [], tmp_path / "found.json"
+    common = ["--quantized", str(quantized), "--model", str(folder), "--json", str(figures)]
+    for name in ("all", "names.csv", "indices.jsonl"):
+        assert evaluate.main([*common, "--data", str(source / name)]) == 0
+        found.append(json.loads(figures.read_text()))
+    for one in found:
+        assert one["labelled_texts"] == COUNT
+        assert [sum(row) for row in one["float"]["confusion"]] == [COUNT // 3] * 3
+        for model in ("float", "golden"):
+            assert one[model]["confusion"] == found[0][model]["confusion"]
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("inputs", "place", "message"),
     [
-        (lambda out: out.mkdir(), "holds no image"),
-        (lambda out: (out / "bird").mkdir(parents=True), "its name is 'bird', not one of cat"),
-        (lambda out: out.with_suffix(".npz"), "no images at"),
+        ("images", "", "holds no file of .png"),
+        ("images", "bird/1.png", "its name is 'bird', not one of cat"),
+        ("images", "../none.csv", "cannot read .*none.csv"),
+        ("images", "../none", "no images at .*: give digits, a folder with a folder of images"),
+        ("files", "1.png", "holds no file of .npy"),
+        ("files", "bird/1.npy", "its name is 'bird', not one of cat"),
+        ("files", "../none", "no files at .*: give a folder with a folder of files"),
     ],
 )
-def test_bad_sources_are_refused(make: Callable[[Path], Any], message: str, tmp_path: Path) -> None:
+def test_bad_sources_are_refused(inputs: str, place: str, message: str, tmp_path: Path) -> None:
     out = tmp_path / "data"
-    make(out)
+    (out / place).parent.mkdir(parents=True, exist_ok=True)
+    if ".." in place:
+        out = out / place
+    elif place:
+        (out / place).write_bytes(b"")
+    else:
+        out.mkdir()
     with pytest.raises(TextError, match=message):
-        list(data.stream(out, names=NAMES))
-
-
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"labels": [0]}, "has no array `images`"),
-        ({"images": np.zeros((2, 3, 3), np.float32)}, "`images` is float32"),
-        ({"images": np.zeros((0, 3, 3), np.uint8)}, "n 1 or more"),
-        ({"images": np.zeros((2, 3, 3), np.uint8), "labels": [1]}, "not one each for the 2 images"),
-        ({"images": np.zeros((1, 3, 3), np.uint8), "labels": ["cow"]}, "label 0 is 'cow', not"),
-        ({"images": np.zeros((1, 3, 3), np.uint8), "labels": [3]}, "label 0 is 3"),
-    ],
-)
-def test_bad_arrays_are_refused(arrays: dict[str, Any], message: str, tmp_path: Path) -> None:
-    file = tmp_path / "images.npz"
-    np.savez(file, **arrays)
-    with pytest.raises(TextError, match=message):
-        list(data.stream(file, names=NAMES))
-
-
-@pytest.mark.parametrize("task", [MULTI_LABEL, REGRESSION])
-def test_outputs_that_are_no_class_have_a_number_each(task: str, tmp_path: Path) -> None:
-    file, right = tmp_path / "images.npz", np.random.default_rng(0).integers(0, 2, (COUNT, 3))
-    np.savez(file, images=images(0), labels=right)
-    found = list(data.stream(file, names=NAMES, task=task))
-    assert [one.targets for one in found] == [tuple(map(float, row)) for row in right]
-    assert [one.targets for one in data.stream(file, names=(), task=task)] == [None] * COUNT
-    for bad, message in ((right[:, :2], "the model has 3 outputs"), (right * 2, "other numbers")):
-        np.savez(file, images=images(0), labels=bad)
-        if task == MULTI_LABEL or bad.shape[1] == 2:
-            with pytest.raises(TextError, match=message):
-                list(data.stream(file, names=NAMES, task=task))
+        list(data.stream(out, inputs=inputs, names=NAMES))
 
 
 def test_a_picture_is_classified(
-    quantized: Path, picture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    quantized: Path, picture: Path, source: Path, tmp_path: Path, capsys
 ) -> None:
+    """By itself, from a list of names, from a folder without classes; cold without a checkpoint."""
     out, lines = tmp_path / "one.json", tmp_path / "lines.jsonl"
     option = ["--quantized", str(quantized)]
     assert classify.main([str(picture), *option, "--json", str(out)]) == 0
-    (right,) = golden_of(quantized, picture)
-    answer = json.loads(out.read_text())
+    right, answer = golden_of(quantized, picture), json.loads(out.read_text())
     assert list(answer["golden"]["integer_logits"].values()) == right
     assert answer["golden"]["class"] == NAMES[int(np.argmax(right))]
     assert answer["tokens"] == 5
     (tmp_path / "names.txt").write_text("picture.png\n" * 3)
-    assert classify.main(["--batch", str(tmp_path / "names.txt"), "-o", str(lines), *option]) == 0
-    found = [json.loads(line) for line in lines.read_text().splitlines()]
     (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "one.png").write_bytes(picture.read_bytes())
-    assert classify.main(["--batch", str(tmp_path / "folder"), *option]) == 0
-    (line,) = capsys.readouterr().out.splitlines()[-1:]
-    assert list(json.loads(line)["integer_logits"].values()) == right
-    assert [list(one["integer_logits"].values()) for one in found] == [right] * 3
-    assert found[0]["text"] == str(picture)
+    picture.rename(tmp_path / "folder" / "one.png")
+    (tmp_path / "picture.png").symlink_to(tmp_path / "folder" / "one.png")
+    for given, count in ((tmp_path / "names.txt", 3), (tmp_path / "folder", 1)):
+        assert classify.main(["--batch", str(given), "-o", str(lines), *option]) == 0
+        found = [json.loads(line) for line in lines.read_text().splitlines()]
+        assert [list(one["integer_logits"].values()) for one in found] == [right] * count
 
 
 @pytest.mark.parametrize(
@@ -257,16 +206,16 @@ def test_a_picture_is_classified(
     [
         (["{picture}", "--pair", "x"], "a model of images reads one image"),
         (["{picture}", "--tokens", "4"], "an image has 5 tokens, of which none can be cut"),
-        (["missing.png"], "cannot read missing.png"),
-        (["{folder}"], "is a folder: give an image in it"),
+        (["missing.png"], "missing.png does not exist: it must be a PNG"),
+        (["{folder}"], "is no file: it must be a PNG"),
         ([" "], "the path of the image is empty"),
     ],
 )
 def test_what_no_image_model_takes_is_refused(
     arguments: Sequence[str], message: str, quantized: Path, picture: Path, folder: Path, capsys
 ) -> None:
-    given_ = [one.format(picture=picture, folder=folder) for one in arguments]
-    assert classify.main([*given_, "--quantized", str(quantized)]) == 2
+    given = [one.format(picture=picture, folder=folder) for one in arguments]
+    assert classify.main([*given, "--quantized", str(quantized)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
 
@@ -275,16 +224,15 @@ def test_a_model_is_inspected_reported_and_ablated(
     quantized: Path, folder: Path, source: Path, picture: Path, tmp_path: Path, capsys
 ) -> None:
     out, page = tmp_path / "found.json", tmp_path / "report.html"
-    assert inspect.main([str(folder), "--data", str(source), "--json", str(out)]) == 0
-    said = capsys.readouterr().out
-    assert "5 tokens an image, whose rows the host computes" in said
-    assert "images of 8 x 8 RGB pixels: [CLS] and 2 x 2 patches of 4 x 4" in said
-    assert json.loads(out.read_text())["front"]["patch"] == [4, 4]
-    common = ["--model", str(folder), "--data", str(source)]
+    common = ["--data", str(source / "all")]
+    assert inspect.main([str(folder), *common, "--json", str(out)]) == 0
+    assert "images of 8 x 8 RGB pixels: [CLS] and 2 x 2 patches of 4 x 4" in capsys.readouterr().out
+    assert json.loads(out.read_text())["front"]["height"] == 8
+    common += ["--model", str(folder)]
     arguments = ["--quantized", str(quantized), "--sentence", str(picture), "--out", str(page)]
     assert report.main([*common, *arguments]) == 0
     assert "1,1" in page.read_text()
-    arguments = ["--calibration", str(source), "--part", "remedies"]
+    arguments = ["--calibration", str(source / "names.csv"), "--part", "remedies"]
     assert ablation.main([*common, *arguments, "--json", str(out)]) == 0
     assert json.loads(out.read_text())["texts"] == COUNT
 
@@ -292,18 +240,12 @@ def test_a_model_is_inspected_reported_and_ablated(
 def test_an_encoder_embeds_images(source: Path, tmp_path: Path, capsys) -> None:
     model, out = tmp_path / "encoder", tmp_path / "quantized"
     saved(model, "clip_vision_model", "VisionModel", image_size=8)
-    processed(
-        model, "CLIPImageProcessor", size={"shortest_edge": 8}, crop_size={"height": 8, "width": 8}
-    )
-    arguments = ["--model", str(model), "--data", str(source), "--out", str(out)]
+    processed(model, "CLIPImageProcessor", size={"shortest_edge": 8}, crop_size=8)
+    arguments = ["--model", str(model), "--data", str(source / "all"), "--out", str(out)]
     assert calibrate.main([*arguments, "--remedies", "none"]) == 0
-    said = capsys.readouterr()
-    assert f"calibrating on {COUNT} images, " in said.err
-    assert f"on {COUNT} images; the worst tensor" in said.out
-    figures = tmp_path / "figures.json"
-    npy = tmp_path / "vectors.npy"
-    arguments = [str(source), "--quantized", str(out), "-o", str(npy), "--json", str(figures)]
-    assert embedding.main(arguments) == 0
+    figures, npy = tmp_path / "figures.json", tmp_path / "vectors.npy"
+    arguments = ["--quantized", str(out), "-o", str(npy), "--json", str(figures)]
+    assert embedding.main([str(source / "all"), *arguments]) == 0
     assert np.load(npy).shape == (COUNT, 24)
     assert json.loads(figures.read_text())["mean_cosine"] > 0.99
     assert f"{COUNT} images, " in capsys.readouterr().out
@@ -316,9 +258,8 @@ def test_the_export_computes_golden_s_logits(
     its, texts = classifier.placed([classifier.tokens(x) for x in (str(picture), *images(60, 3))])
     rows = [embed(one.ids, one.types, its.model.embedding) for one in texts]
     right = [encoder.run(its.model, one.ids).tolist() for one in texts]
-    out = tmp_path / "c"
+    out, program = tmp_path / "c", tmp_path / "infer"
     assert export(["c", "--quantized", str(quantized), "-o", str(out)]) == 0
-    program = tmp_path / "infer"
     flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
     subprocess.run(["cc", *flags, "-o", program, *out.glob("*.c")], check=True)
 
@@ -343,41 +284,29 @@ def test_a_stream_has_the_rows_of_its_image(
     empty = read_image(out.read_bytes())
     assert not any(empty.rows)
     assert compiler.main([*common, "--text", str(picture)]) == 0
-    said = capsys.readouterr()
-    assert "tokens: 5; a packet" in said.out
-    assert "note" not in said.err
     full = read_image(out.read_bytes())
     assert (len(full.rows), full.row_bytes) == (len(empty.rows), empty.row_bytes)
     assert any(full.rows[: 5 * full.row_bytes])
     assert not any(full.rows[5 * full.row_bytes :])
-    vectors_ = tmp_path / "vectors"
-    arguments = ["--quantized", str(quantized), "--text", str(picture), "--out", str(vectors_)]
-    assert vectors.main([*arguments, "--unit", "layernorm"]) == 0
+    arguments = ["--quantized", str(quantized), "--out", str(tmp_path / "vectors")]
+    assert vectors.main([*arguments, "--text", str(picture), "--unit", "layernorm"]) == 0
     (tmp_path / "ids").write_text("0 1 2\n")
-    assert vectors.main([*arguments[:2], "--ids", str(tmp_path / "ids")]) == 2
+    assert vectors.main([*arguments, "--ids", str(tmp_path / "ids")]) == 2
     assert "whose ids are the numbers of their rows" in capsys.readouterr().err
     assert cycles.main(["--quantized", str(quantized), "--lanes", "4", "--tokens", "5"]) == 0
 
 
 @pytest.mark.slow
 def test_the_simulated_verilog_classifies_images(
-    quantized: Path, folder: Path, source: Path, picture: Path, tmp_path: Path, capsys
+    quantized: Path, source: Path, picture: Path, tmp_path: Path, capsys
 ) -> None:
     page, figures = tmp_path / "page.html", tmp_path / "run.json"
-    common = ["--quantized", str(quantized), "--lanes", "4"]
-    arguments = [*common, "--text", str(picture), "--html", str(page), "--json", str(figures)]
-    assert run.main(arguments) == 0
-    said = capsys.readouterr().out
-    assert "Every bit equal to the golden model" in said
-    assert " images a second." in said
-    (right,) = golden_of(quantized, picture)
+    common = ["--quantized", str(quantized), "--lanes", "4", "--json", str(figures)]
+    assert run.main([*common, "--text", str(picture), "--html", str(page)]) == 0
+    assert "Every bit equal to the golden model" in capsys.readouterr().out
     verdicts = {one["model"]: one for one in json.loads(figures.read_text())["verdicts"]}
-    assert list(verdicts["RTL"]["logits"].values()) == right
-    drawn_page = page.read_text()
-    assert drawn_page.count('class="seen"') == 1 + 6  # the image, and a head each
-    assert "One image through simulated Verilog" in drawn_page
-    arguments = [*common, "--data", str(source), "--texts", "6", "--json", str(figures)]
-    assert regress.main(arguments) == 0
+    assert list(verdicts["RTL"]["logits"].values()) == golden_of(quantized, picture)
+    assert page.read_text().count('class="seen"') == 1 + 6  # the image, and a head each
+    assert regress.main([*common, "--data", str(source / "all"), "--texts", "6"]) == 0
     found = json.loads(figures.read_text())
     assert (found["texts"], found["mismatches"], found["problems"]) == (6, 0, [])
-    assert "images compared" in capsys.readouterr().out
