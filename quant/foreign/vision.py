@@ -34,10 +34,9 @@ from quant.model.spec import EMBEDDING, Arrays, CheckpointError, EncoderSpec, Fl
 class Family:
     """A family of `transformers`; ``name`` and ``prefix`` begin the names of classes and tensors.
 
-    before: rows before the patches that have positions. heads: the linear layer of each class, ""
-    for the encoder alone. norms: outside of the layers. scales: factors of a layer's outputs.
-    antialias: of positions in another size; None where there is one size. output: of the encoder
-    alone.
+    before, registers: rows before the patches, with positions and without. heads: the linear layer
+    of each class, "" for the encoder alone, which gives ``output``. norms: outside of the layers.
+    scales: factors of a layer's outputs. antialias: of positions in another size; None: one size.
     """
 
     name: str
@@ -46,6 +45,7 @@ class Family:
     heads: Mapping[str, str] = field(default_factory=lambda: {"Model": ""})
     norms: tuple[str, ...] = ("final.norm",)
     scales: Mapping[str, str] = field(default_factory=dict)
+    registers: tuple[str, ...] = ()
     antialias: bool | None = None
     pooling: str = "first"
     output: str = "last_hidden_state"
@@ -59,7 +59,8 @@ FAMILIES = {
     "deit": Family("DeiT", "deit", ("cls_token", "distillation_token"), _CLASSES),
     "dinov2": Family("Dinov2", "dinov2", scales=_SCALES, antialias=False),
     "dinov2_with_registers": Family(
-        "Dinov2WithRegisters", "dinov2_with_registers", scales=_SCALES, antialias=True
+        "Dinov2WithRegisters", "dinov2_with_registers", scales=_SCALES,
+        registers=("register_tokens",), antialias=True,
     ),
     "clip_vision_model": Family(
         "CLIP", "vision_model", ("class_embedding",), _SIDE | {"Model": "visual_projection"},
@@ -103,22 +104,20 @@ def load(
     Raises CheckpointError naming what does not map and what does.
     """
     family, hidden = FAMILIES[config["model_type"]], integer(config, "hidden_size")
-    prefix = f"{family.prefix}."
-    prefix = prefix if any(name.startswith(prefix) for name in tensors.names) else ""
+    prefix = tensors.prefix(family.prefix)
     head, notes = _head(family, prefix, config, tensors, task or layout.task)
     tensors.drop(*(prefix + name for name in _UNREAD))
-    arrays: Arrays = {}
 
     def place(name: str, inside: str = prefix) -> str:
         """The one of the names of a tensor or a layer that the checkpoint has."""
         wanted = [inside + theirs for theirs in _TENSORS[name].split("|")]
         return next((x for x in wanted if any(n.startswith(x) for n in tensors.names)), wanted[0])
 
-    def add(source: str, target: str, bias: bool = True) -> None:
+    def linear(source: str, target: str, biased: bool = True) -> Arrays:
         weight = tensors.take(f"{source}.weight")
-        shift = tensors.take(f"{source}.bias") if bias else np.zeros(len(weight), np.float32)
+        bias = tensors.take(f"{source}.bias") if biased else np.zeros(len(weight), np.float32)
         parts = ("gamma", "beta") if "norm" in target else ("weight", "bias")
-        arrays.update(zip((f"{target}.{part}" for part in parts), (weight, shift)))
+        return {f"{target}.{part}": array for part, array in zip(parts, (weight, bias))}
 
     def rows(name: str) -> Floats:
         tensor = tensors.take(name)
@@ -126,60 +125,37 @@ def load(
             raise CheckpointError(f"{name} has shape {tensor.shape}: rows of {hidden} are needed")
         return tensor.reshape(-1, hidden)
 
-    positions, inside = rows(place("positions")), place("layer")
-    tokens = [rows(f"{prefix}embeddings.{name}") for name in family.before]
-    before = np.concatenate([*tokens, positions[:0]]) + positions[: len(tokens)]
+    positions, count = rows(place("positions")), len(family.before)
+    tokens = [rows(f"{prefix}embeddings.{name}") for name in (*family.before, *family.registers)]
+    before = np.concatenate([*tokens, positions[:0]])
+    before[:count] += positions[:count]
     names = [_ROWS[name] for name in family.before]
-    if f"{prefix}embeddings.register_tokens" in tensors:
-        before = np.concatenate([before, rows(f"{prefix}embeddings.register_tokens")])
-        names += [f"[REG{i + 1}]" for i in range(len(before) - len(names))]
-    add(place("projection"), "patch", family.name != "CLIP")
+    names += [f"[REG{i + 1}]" for i in range(len(before) - count)]
+    patches = linear(place("projection"), "patch", family.name != "CLIP")
+    front = _front(config, layout.encoder, family, patches, positions[count:], before, names)
+    arrays = linear(head, "head.0", head == "classifier") if head else identity(hidden)
+    for name in family.norms:
+        arrays |= linear(place(name), name)
+    layers, biased = place("layer"), config.get("qkv_bias") is not False
     for i in range(integer(config, "num_hidden_layers")):
         for name in (*"qkvo", "ffn.up", "ffn.down", "norm1", "norm2"):
-            biased = name not in "qkv" or bool(config.get("qkv_bias", True))
-            add(place(name, f"{inside}.{i}."), f"layer.{i}.{name}", biased)
+            source = place(name, f"{layers}.{i}.")
+            arrays |= linear(source, f"layer.{i}.{name}", biased or name not in "qkv")
         for name, scale in family.scales.items():
-            factors = tensors.take(f"{inside}.{i}.{scale}")
-            arrays[f"layer.{i}.{name}.weight"] = (
-                arrays[f"layer.{i}.{name}.weight"] * factors[:, None]
-            )
-            arrays[f"layer.{i}.{name}.bias"] = arrays[f"layer.{i}.{name}.bias"] * factors
-    for name in family.norms:
-        add(place(name), name)
+            factors = tensors.take(f"{layers}.{i}.{scale}")
+            for part, by in (("weight", factors[:, None]), ("bias", factors)):
+                arrays[f"layer.{i}.{name}.{part}"] = arrays[f"layer.{i}.{name}.{part}"] * by
     answers: dict[str, Any] = {"labels": (), "task": EMBEDDING}
-    if head:
-        add(head, "head.0", head == "classifier")
-        outputs = arrays["head.0.weight"]
-        projected = answers | {"width": len(outputs)}
-        answers = answers_of(config, outputs) if head == "classifier" else projected
-    weight, bias = arrays.pop("patch.weight"), arrays.pop("patch.bias")
-    positions, asked = positions[len(tokens) :], config["image_size"]
-    size = (asked, asked) if isinstance(asked, int) else tuple(asked)
-    options, (height, width) = front_end.read(layout.encoder, weight.shape[1], size)
-    if family.antialias is not None:
-        grid = height // weight.shape[2], width // weight.shape[3]
-        positions = _placed(positions, grid, height == width, family.antialias)
-    elif (height, width) != size:
-        raise CheckpointError(
-            f"{layout.encoder}: {front_end.PREPROCESSOR} makes images of {height} x {width}, and "
-            f"the model has positions for {size}, image_size of config.json: give both one size"
-        )
-    front = Front(
-        options=options,
-        height=height,
-        width=width,
-        projection=weight,
-        offsets=(positions + bias).astype(np.float32),
-        before=before,
-        names=tuple(names),
-    )
+    if head == "classifier":
+        answers = answers_of(config, arrays["head.0.weight"])
+    elif head:
+        answers["width"] = len(arrays["head.0.weight"])
     zeros = np.zeros((len(front.tokens), hidden), np.float32)
-    heads = integer(config, "num_attention_heads")
     spec = EncoderSpec(
         layers=integer(config, "num_hidden_layers"),
         hidden=hidden,
-        heads=heads,
-        head_size=head_size(hidden, heads),
+        heads=integer(config, "num_attention_heads"),
+        head_size=head_size(hidden, integer(config, "num_attention_heads")),
         ffn=int(config.get("intermediate_size") or hidden * number(config, "mlp_ratio")),
         activation=activation(config, "hidden_act"),
         epsilon=number(config, "layer_norm_eps"),
@@ -192,7 +168,7 @@ def load(
         **answers,
     )
     arrays |= {"embedding.token": zeros, "embedding.position": zeros.copy()}
-    return spec, arrays if head else arrays | identity(hidden), notes, front
+    return spec, arrays, notes, front
 
 
 def proof(directory: Path, spec: EncoderSpec, arrays: Arrays, front: Front) -> float:
@@ -254,13 +230,36 @@ def _head(
     return layer, [] if layer else notes
 
 
-def _placed(positions: Floats, grid: tuple[int, int], square: bool, antialias: bool) -> Floats:
-    """DINOv2's positions for an image of another size, as transformers takes them from a square."""
-    side = isqrt(len(positions))
-    if (square and len(positions) == grid[0] * grid[1]) or side * side != len(positions):
-        return positions
-    return resampled(positions.reshape(side, side, -1), grid, antialias).reshape(
-        -1, positions.shape[1]
+def _front(
+    config: Config,
+    folder: Path,
+    family: Family,
+    patches: Arrays,
+    positions: Floats,
+    before: Floats,
+    names: list[str],
+) -> Front:
+    """The front end, for images in the size to which the image processor brings them."""
+    weight, asked = patches["patch.weight"], config["image_size"]
+    size = (asked, asked) if isinstance(asked, int) else tuple(asked)
+    options, (height, width) = front_end.read(folder, weight.shape[1], size)
+    grid, side = (height // weight.shape[2], width // weight.shape[3]), isqrt(len(positions))
+    if family.antialias is None and (height, width) != size:
+        raise CheckpointError(
+            f"{folder}: {front_end.PREPROCESSOR} makes images of {height} x {width}, and the model "
+            f"has positions for {size}, image_size of config.json: give both one size"
+        )
+    if family.antialias is not None and (grid != (side, side) or height != width):
+        square = positions[: side * side].reshape(side, side, -1)
+        positions = resampled(square, grid, family.antialias).reshape(-1, before.shape[1])
+    return Front(
+        options=options,
+        height=height,
+        width=width,
+        projection=weight,
+        offsets=(positions + patches["patch.bias"]).astype(np.float32),
+        before=before,
+        names=tuple(names),
     )
 
 

@@ -1,8 +1,7 @@
 """One image from a file, as 8-bit pixels that stand upright, or the rows of a front end.
 
-Pillow reads an image: grey stays grey, all else becomes RGB, EXIF's orientation is followed, and of
-several frames the first counts. What would be lost silently is refused: transparency, and grey of
-more than 8 bits. Rows are those of a .npy file.
+Pillow reads it, the first of several frames. What would be lost silently is refused: transparency,
+and grey of more than 8 bits.
 """
 
 import os

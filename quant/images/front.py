@@ -1,9 +1,8 @@
 """How an image becomes rows of the residual stream, on the host.
 
-An encoder of images (Dosovitskiy et al., "An image is worth 16 x 16 words", 2021) cuts the image
-into patches, projects each to the hidden size and adds its position; a class token and others stand
-before them. transformers' image processor for Pillow makes the pixel values, without torch, and
-NumPy the rows, which the accelerator takes in place of a table of tokens.
+An encoder of images (Dosovitskiy et al., "An image is worth 16 x 16 words", 2021) reads patches,
+each projected to the hidden size and with its position, behind a class token and others.
+transformers' image processor for Pillow makes pixel values, without torch, and NumPy the rows.
 """
 
 import io
@@ -28,26 +27,22 @@ from golden.model import TOKENS_MAX
 from quant.model.spec import CheckpointError, Floats, InputError
 
 FILE = "front.npz"
-"""The arrays of the front end in a quantized model's folder."""
-
 PREPROCESSOR = "preprocessor_config.json"
 PROCESSORS = (PREPROCESSOR, "processor_config.json")
-"""The files that an image processor's options stand in."""
+"""The files that may hold the options of an image processor."""
 
 _ARRAYS, _OTHERS = ("before", "offsets", "projection"), ("height", "width", "names", "options")
-_LONGEST = 100
-"""Times the shorter side: resizing by the shorter side would make an image beyond all memory."""
+_LONGEST = 100  # times the shorter side: an image resized by that would fill the memory
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Front:
     """A front end: image processor, patches and their projection; H hidden, C channels, P patches.
 
-    options: of the image processor. height, width: of the image that is cut into patches; what is
-    left over at the right and at the bottom is not read. projection: float32 [H, C, h, w] of a
-    patch of h x w pixels; C is 1 (grey) or 3 (red, green, blue). offsets: what is added to each
-    patch [P, H], its position and the projection's bias. before: the rows before the patches
-    [S, H], positions included, and names what these are called: [CLS], [DIST], [REG1] ...
+    options: of the image processor. height, width: of the image in patches; what is left over at
+    the right and at the bottom is not read. projection: [H, C, h, w] of a patch of h x w pixels; C
+    is 1 (grey) or 3 (RGB). offsets: of each patch [P, H], its position and the projection's bias.
+    before: the rows before the patches [S, H] with their positions; names: [CLS], [DIST], ...
     """
 
     options: Mapping[str, Any]
@@ -59,14 +54,19 @@ class Front:
     names: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        rows, columns = self.grid
         count, most = len(self.offsets), TOKENS_MAX - len(self.names)
-        if not 0 < rows * columns == count <= most or self.channels not in (1, 3):
+        if not 0 < self.grid[0] * self.grid[1] == count <= most or self.channels not in (1, 3):
             raise UserError(
-                f"an image of {self.channels} x {self.height} x {self.width} has {rows} x "
-                f"{columns} patches, and the weights have {count:,} positions: as many are needed, "
-                f"from 1 to {most:,}, and 1 or 3 channels"
+                f"{self}, and the weights have {count:,} positions: one is needed for each patch, "
+                f"1 to {most:,}, and 1 or 3 channels"
             )
+
+    def __str__(self) -> str:
+        before = "".join(f"{name} and " for name in self.names)
+        return (
+            f"images of {self.height} x {self.width} x {self.channels}: {before}{self.grid[0]} x "
+            f"{self.grid[1]} patches of {self.patch[0]} x {self.patch[1]}"
+        )
 
     @property
     def channels(self) -> int:
@@ -84,9 +84,8 @@ class Front:
 
     @cached_property
     def tokens(self) -> tuple[str, ...]:
-        """What the rows are called: the names of those before, then line and column of a patch."""
-        rows, columns = self.grid
-        return *self.names, *(f"{row},{column}" for row in range(rows) for column in range(columns))
+        """The names of the rows; that of a patch is its line and column."""
+        return *self.names, *(f"{row},{column}" for row, column in np.ndindex(self.grid))
 
     @cached_property
     def processor(self) -> Any:
@@ -94,21 +93,11 @@ class Front:
             (Path(folder) / PREPROCESSOR).write_text(json.dumps(self.options))
             return _processor(Path(folder))
 
-    def __str__(self) -> str:
-        rows, columns = self.grid
-        colours = "RGB" if self.channels == 3 else "grey"
-        before = f"{', '.join(self.names)} and " if self.names else ""
-        return (
-            f"images of {self.height} x {self.width} {colours} pixels: {before}{rows} x {columns} "
-            f"patches of {self.patch[0]} x {self.patch[1]}"
-        )
-
     def pixels(self, image: NDArray[np.uint8], **options: Any) -> Floats:
-        """The model's input [C, height, width] of an image [h, w] or [h, w, 3]: its pixel_values.
+        """The pixel_values [C, height, width] of an image [h, w] or [h, w, 3].
 
-        options: in place of the processor's own. Grey is made of RGB, or the other way round, as
-        Pillow does. Raises InputError for what is no image, and for a size that the processor does
-        not bring to the one of the model.
+        options: in place of the processor's own. Raises InputError for what is no image, and for a
+        size that the processor does not bring to the one of the model.
         """
         shape, sides = list(image.shape), image.shape[:2]
         pixels = image.dtype == np.uint8 and (image.ndim == 2 or shape[2:] == [3])
@@ -118,21 +107,21 @@ class Front:
                 f"width, 3], one side at most {_LONGEST} times the other"
             )
         found = _values(self.processor, Image.fromarray(image), self.channels, **options)
-        taken = [self.channels, self.height, self.width]
-        if list(found.shape) != taken:
+        taken = (self.channels, self.height, self.width)
+        if found.shape != taken:
             raise InputError(
                 f"the image is {shape}, and {PREPROCESSOR} makes {list(found.shape)} of it: the "
-                f"model takes {taken}: resize or cut it first"
+                f"model takes {list(taken)}: resize or cut it first"
             )
         return found
 
     def seen(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The image [height, width] or [height, width, 3] as the model sees it, as pixels."""
+        """The image [height, width] or [height, width, 3] as the model sees it."""
         found = self.pixels(image, do_rescale=False, do_normalize=False).clip(0, 255)
         return (found[0] if self.channels == 1 else found.transpose(1, 2, 0)).astype(np.uint8)
 
     def rows(self, pixels: Floats) -> Floats:
-        """The rows of the residual stream [S + P, H] of what `pixels` gives.
+        """The rows [S + P, H] of what `pixels` gives.
 
         Sums are in float64 and rounded once, so that they do not depend on the machine.
         """
@@ -145,24 +134,24 @@ class Front:
 
     @cached_property
     def content(self) -> bytes:
-        """The arrays, as `front.npz` holds them."""
+        """The arrays as a .npz file."""
         file = io.BytesIO()
         np.savez(file, **{name: getattr(self, name) for name in _ARRAYS})
         return file.getvalue()
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The other members as JSON values, and the hash of `front.npz`."""
-        others = {name: value for name, value in vars(self).items() if name in _OTHERS}
+        """The other members as JSON values, and the hash of the arrays."""
+        others = {name: getattr(self, name) for name in _OTHERS}
         return others | {"names": list(self.names), "sha256": sha256(self.content).hexdigest()}
 
     def save(self, folder: Path) -> None:
-        """Write the arrays to `front.npz` in ``folder``; the rest is in `facts`."""
+        """Write the arrays into a quantized model's folder, whose description has `facts`."""
         files.write(folder / FILE, self.content)
 
 
 def stored(folder: Path, facts: Mapping[str, Any]) -> Front:
-    """The front end that calibration wrote. CheckpointError where it is not that of this model."""
+    """The front end that `save` wrote; CheckpointError where it is not that of this model."""
     try:
         content = (folder / FILE).read_bytes()
         if sha256(content).hexdigest() != facts["sha256"]:
@@ -181,14 +170,14 @@ def stored(folder: Path, facts: Mapping[str, Any]) -> Front:
 def read(
     folder: Path, channels: int, size: tuple[int, int]
 ) -> tuple[dict[str, Any], tuple[int, int]]:
-    """The options of the image processor in a checkpoint's folder, and what it makes of an image.
+    """The options of a checkpoint's image processor, and height and width of what it makes.
 
-    That is height and width; ``size`` where they depend on the image. Raises CheckpointError where
-    transformers runs none by Pillow, or one whose pixel values no model of ``channels`` takes.
+    That is ``size`` where it depends on the image. Raises CheckpointError where transformers runs
+    no such processor by Pillow, or its pixel values are not finite [channels, height, width].
     """
     processor, shapes = _processor(folder), set()
-    for high, wide in ((1, 1), (3, 2), (2, 3)):
-        picture = Image.new("L", (size[1] * wide, size[0] * high))
+    for factors in ((1, 1), (2, 3), (3, 2)):
+        picture = Image.new("L", (size[1] * factors[0], size[0] * factors[1]))
         found = _values(processor, picture, channels)
         if found.ndim != 3 or len(found) != channels or not np.isfinite(found).all():
             raise CheckpointError(
@@ -217,7 +206,6 @@ def _processor(folder: Path) -> Any:
 
 
 def _values(processor: Any, image: Image.Image, channels: int, **options: Any) -> Floats:
-    """pixel_values of an image in grey or RGB; InputError where the processor makes none."""
     try:
         image = image.convert("L" if channels == 1 else "RGB")
         with np.errstate(all="ignore"):
