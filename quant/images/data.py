@@ -15,13 +15,18 @@ from quant.images.corpora import CORPORA
 from quant.images.files import SUFFIXES
 from quant.model.spec import CLASSIFICATION, FILES, IMAGES, TEXTS, TOKEN_CLASSIFICATION
 from quant.texts import corpora as texts
-from quant.texts import parquet
-from quant.texts.data_file import TEXT_COLUMNS, Layout, Review, stream_texts
-from quant.texts.data_label import Labels
-from quant.texts.rows import TextError
+from quant.texts.data_file import (
+    PARQUET,
+    TEXT_COLUMNS,
+    Layout,
+    Review,
+    TextError,
+    class_of,
+    stream_texts,
+)
 
 COLUMNS = ("image", "image_path", "file_name", "file", "path", *TEXT_COLUMNS)
-TABLES = (".csv", ".tsv", ".jsonl", ".txt", *parquet.SUFFIXES)
+TABLES = (".csv", ".tsv", ".json", ".jsonl", ".txt", *PARQUET)
 DIGITS = "digits"
 
 NAMED = (*texts.CORPORA, *CORPORA)
@@ -109,12 +114,10 @@ def _folder(path: Path, suffixes: Sequence[str], names: Sequence[str] | None) ->
     files = [file for file in visible if file.suffix.lower() in suffixes]
     if not files:
         raise TextError(f"{path} holds no file of {', '.join(suffixes)}")
-    labels = Labels(path, kinds if names is None else names)
-    if names and labels.doubtful:
-        labels.settle([(0, [*kinds])])
+    classes = tuple(kinds if names is None else names)
     for file in files:
         kind = file.relative_to(path).parts[0]
         try:
-            yield Review(str(file), labels.index(kind) if kind in kinds and names != () else None)
+            yield Review(str(file), class_of(kind, classes) if kind in kinds and classes else None)
         except UserError as error:
             raise TextError(f"{path / kind}: its name {error}") from None

@@ -14,7 +14,7 @@ from PIL import Image
 
 from golden import encoder, store
 from golden.embedding import embed
-from quant import calibrate, classify, evaluate, inspect, report
+from quant import calibrate, classify, evaluate, inspect, report, which
 from quant import embed as embedding
 from quant.classify import Classifier
 from quant.export.__main__ import main as export
@@ -23,7 +23,7 @@ from quant.images import data
 from quant.model import float_model
 from quant.model.spec import FILES, IMAGES
 from quant.quantize.encoder import Quantized, with_tokens
-from quant.texts.rows import TextError
+from quant.texts.data_file import TextError
 from rtl.compile import __main__ as compiler
 from rtl.compile.image import read_image
 from sim import regress, run, vectors
@@ -106,7 +106,7 @@ def test_what_is_stored_has_no_rows_but_its_reader(made: Made) -> None:
     front = load(made.folder).front
     assert info.get("front") == (front.facts if front else None)
     assert "tokenizer" not in info
-    assert calibrate.ensure(made.folder, made.quantized) == made.quantized
+    assert which.is_made(made.quantized, made.folder)
 
 
 def test_a_file_is_classified(made: Made, tmp_path: Path) -> None:
