@@ -33,6 +33,7 @@ from golden.model import Model
 from quant import reader
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, fingerprint, load, say
+from quant.foreign.proof import proved, said
 from quant.foreign.tokenizer import Tokens, together
 from quant.foreign.tokenizer import encode as encode_text
 from quant.images import data as images
@@ -547,6 +548,7 @@ def calibrate(
                 "directory": str(checkpoint.directory),
                 "sha256": checkpoint.sha256,
                 "task": checkpoint.asked,
+                "difference": checkpoint.difference,
             },
             **reader.facts(checkpoint),
             "spec": spec.to_json(),
@@ -733,7 +735,7 @@ def calibrate_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
     out = options.out or default_out(options.model)
     check_written(out, "DIR")
-    checkpoint = load(options.model, options.task)
+    checkpoint = proved(load(options.model, options.task))
     say(checkpoint)
     data = options.data or default_data(checkpoint.spec)
     spec, layout = checkpoint.spec, layout_of(options)
@@ -763,6 +765,7 @@ def calibrate_command(options: argparse.Namespace) -> int:
         source,
     )
     print(summary(quantized, errors))
+    print(said(checkpoint))
     print(f"wrote {out}")
     if options.json:
         files.write_json(options.json, quantized.info)

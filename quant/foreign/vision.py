@@ -18,15 +18,14 @@ from typing import Any
 import numpy as np
 
 from golden.model import TOKENS_MAX
-from quant.foreign import heads, processor
-from quant.foreign.heads import Base, Head
+from quant.foreign import layouts, processor
+from quant.foreign.config import Options
+from quant.foreign.layouts import Family, Head
 from quant.foreign.sentence import Layout
 from quant.foreign.tensors import (
     Config,
     Tensors,
     activation,
-    boolean,
-    clip_layers,
     head_size,
     integer,
     number,
@@ -41,42 +40,36 @@ from quant.model.spec import (
     Floats,
 )
 
-_PAINTS = "paints patches that were masked, which nothing here computes"
-_TEACHER = "is two classifiers, on the class token and on the distillation token"
-_BOTH = "reads the class token beside the mean of the patches, twice the hidden size"
-_BEFORE_NORM = "reads the mean of the patches before the final norm, without the class token"
-_CLASS = (
-    Head("ForImageClassification", CLASSIFICATION, ("classifier",)),
-    Head("Model", EMBEDDING),
-    Head("ForMaskedImageModeling", "", marks=("decoder.",), why=_PAINTS),
-)
-_DINO = (
-    Head("Model", EMBEDDING),
-    Head("ForImageClassification", "", marks=("classifier.",), why=_BOTH),
-)
-_TEXTS = ("text_model.", "text_projection.", "visual_projection.", "logit_scale", "logit_bias")
+_TEXTS = ("text_model.", "text_projection.", "logit_scale", "logit_bias")
 _INPUTS = ("query", "key", "value")
-_SIDE = "the image side alone is taken"
-_PROJECTION = ("visual_projection",)
-BASES = {
-    "clip_vision_model": Base("CLIP", "vision_model", (
-        Head("VisionModel", EMBEDDING),
-        Head("VisionModelWithProjection", EMBEDDING, _PROJECTION, parts=("weight",)),
-        Head("Model", EMBEDDING, _PROJECTION, parts=("weight",), marks=_TEXTS, note=_SIDE),
-        Head("ForImageClassification", "", marks=("classifier.",), why=_BEFORE_NORM),
-    )),
-    "deit": Base("DeiT", "deit", (*_CLASS, Head(
-        "ForImageClassificationWithTeacher", "", marks=("cls_classifier.", "distillation_"),
-        why=_TEACHER,
-    ))),
-    "dinov2": Base("Dinov2", "dinov2", _DINO),
-    "dinov2_with_registers": Base("Dinov2WithRegisters", "dinov2_with_registers", _DINO),
-    "siglip_vision_model": Base("Siglip", "vision_model", (
-        Head("VisionModel", EMBEDDING),
-        Head("Model", EMBEDDING, marks=_TEXTS, note=f"{_SIDE}, with the mean of its patches"),
-        Head("ForImageClassification", CLASSIFICATION, ("classifier",)),
-    )),
-    "vit": Base("ViT", "vit", _CLASS),
+_LAYERS = {"pooler": "pooler", "also": ("embeddings", "encoder", "layers", "layernorm")}
+_PATCHES: dict[str, Any] = {
+    "heads": {
+        "ForImageClassification": Head(CLASSIFICATION, ("classifier",)),
+        "Model": Head(EMBEDDING),
+    },
+    **_LAYERS,
+}
+_DINO: dict[str, Any] = {"heads": {"Model": Head(EMBEDDING)}, **_LAYERS}
+_SIDE: dict[str, Any] = {
+    "pooler": "head", "also": ("embeddings", "encoder", "pre_layrnorm", "post_layernorm"),
+}  # fmt: skip
+_PROJECTED = Head(EMBEDDING, ("visual_projection",))
+FAMILIES = {
+    "clip_vision_model": Family("CLIP", ("vision_model",), {
+        "VisionModel": Head(EMBEDDING),
+        "VisionModelWithProjection": _PROJECTED,
+        "Model": _PROJECTED,
+    }, beside=_TEXTS, **_SIDE),
+    "deit": Family("DeiT", ("deit",), **_PATCHES),
+    "dinov2": Family("Dinov2", ("dinov2",), **_DINO),
+    "dinov2_with_registers": Family("Dinov2WithRegisters", ("dinov2_with_registers",), **_DINO),
+    "siglip_vision_model": Family("Siglip", ("vision_model",), {
+        "VisionModel": Head(EMBEDDING),
+        "Model": Head(EMBEDDING),
+        "ForImageClassification": Head(CLASSIFICATION, ("classifier",)),
+    }, beside=_TEXTS, **_SIDE),
+    "vit": Family("ViT", ("vit",), **_PATCHES),
 }  # fmt: skip
 """The families of `transformers` by their model_type."""
 
@@ -99,19 +92,19 @@ class Embedding:
 
 
 def load(
-    config: Config, tensors: Tensors, layout: Layout, task: str | None
+    config: Options, tensors: Tensors, layout: Layout, task: str | None
 ) -> tuple[EncoderSpec, Arrays, list[str], Front]:
-    """The encoder, its head and its front end; task as in `heads.choose`."""
+    """The encoder, its head and its front end; task as in `layouts.choose`."""
     family = config["model_type"]
-    base = BASES[family]
-    prefix = tensors.prefix(base.prefix)
-    head, notes = heads.choose(base, prefix, config, tensors, layout, task)
+    base = FAMILIES[family]
+    prefix = tensors.prefix(base.prefixes[0])
+    kind, notes = layouts.choose(base, prefix, config, tensors, layout, task)
     steps = processor.read(layout.encoder, family, integer(config, "num_channels"))
     fields = _fields(config, family)
     if family in ("clip_vision_model", "siglip_vision_model"):
         embedding, arrays = _contrastive(config, tensors, prefix)
         pooled = bool(tensors.drop(f"{prefix}head.")) or config.get("vision_use_head") is True
-        if pooled and head.kind == "VisionModel":
+        if pooled and kind == "VisionModel":
             if task != EMBEDDING:
                 raise CheckpointError(
                     "head: SiglipVisionModel pools the patches by attention of a learned query, "
@@ -119,10 +112,12 @@ def load(
                 )
             notes = [*notes, "the mean of the patches takes the place of the pooling by attention"]
     else:
-        embedding, arrays = _vit(config, tensors, prefix, dino=base.heads is _DINO)
+        embedding, arrays = _vit(config, tensors, prefix, dino=family.startswith("dinov2"))
         tensors.drop(f"{prefix}embeddings.mask_token")
     front = _front(config, steps, embedding, layout.encoder, fields["hidden"])
-    behind, choices = heads.take(base, prefix, head, config, tensors, layout, fields["hidden"])
+    behind, choices = layouts.take(
+        base, prefix, base.heads[kind], config, tensors, layout, fields["hidden"]
+    )
     count = len(front.tokens)
     if count > TOKENS_MAX:
         raise CheckpointError(
@@ -158,11 +153,11 @@ def _vit(config: Config, tensors: Tensors, prefix: str, dino: bool) -> tuple[Emb
     """ViT and DeiT, and DINOv2, whose branches each end in a factor of every channel."""
     registers = config["model_type"] == "dinov2_with_registers"
     source = f"{prefix}embeddings"
-    before = [tensors.rows(f"{source}.cls_token")]
+    before = [_rows(tensors, f"{source}.cls_token")]
     if f"{source}.distillation_token" in tensors:
-        before.append(tensors.rows(f"{source}.distillation_token"))
+        before.append(_rows(tensors, f"{source}.distillation_token"))
     names = ("[CLS]", "[DIST]")[: len(before)]
-    positions = tensors.rows(f"{source}.position_embeddings")
+    positions = _rows(tensors, f"{source}.position_embeddings")
     if {row.shape for row in before} != {positions[:1].shape}:
         raise CheckpointError(
             f"{source}.cls_token has shape {before[0].shape}, and position_embeddings "
@@ -170,7 +165,7 @@ def _vit(config: Config, tensors: Tensors, prefix: str, dino: bool) -> tuple[Emb
         )
     rows = np.concatenate(before) + positions[: len(before)]
     if registers:
-        tokens = tensors.rows(f"{source}.register_tokens")
+        tokens = _rows(tensors, f"{source}.register_tokens")
         if len(tokens) != integer(config, "num_register_tokens"):
             raise CheckpointError(
                 f"config.json: num_register_tokens is {config['num_register_tokens']}, but "
@@ -187,7 +182,6 @@ def _vit(config: Config, tensors: Tensors, prefix: str, dino: bool) -> tuple[Emb
         names=names,
         resampled=(lambda grid, size: resampled(grid, size, registers)) if dino else None,
     )
-    biased = boolean(config, "qkv_bias")
     norms = ("norm1", "norm2") if dino else ("layernorm_before", "layernorm_after")
     # As transformers calls them since its version 5, which still saves the older names.
     recent = any(".attention.q_proj." in name for name in tensors.names)
@@ -200,7 +194,7 @@ def _vit(config: Config, tensors: Tensors, prefix: str, dino: bool) -> tuple[Emb
         layer, target = f"{layers}.{i}", f"layer.{i}"
         for name in inputs:
             part = name.removeprefix("attention.")[0]
-            arrays |= tensors.linear(f"{layer}.attention.{name}", f"{target}.{part}", bias=biased)
+            arrays |= tensors.linear(f"{layer}.attention.{name}", f"{target}.{part}")
         arrays |= tensors.linear(f"{layer}.attention.{output}", f"{target}.o")
         arrays |= tensors.linear(f"{layer}.{up}", f"{target}.ffn.up")
         arrays |= tensors.linear(f"{layer}.{down}", f"{target}.ffn.down")
@@ -373,3 +367,28 @@ def _pair(config: Config, name: str, pairs: bool) -> tuple[int, int]:
             f"config.json: {name} is {value!r}: it must be {allowed}, from 1 to 65,536"
         )
     return both[0], both[1]
+
+
+def _rows(tensors: Tensors, name: str) -> Floats:
+    """The rows of a tensor [1, rows, channels]."""
+    tensor = tensors.take(name)
+    if tensor.ndim != 3 or len(tensor) != 1:
+        raise CheckpointError(
+            f"{name} has shape {tensor.shape}: it must be 1 x rows x the hidden size"
+        )
+    return tensor[0]
+
+
+def clip_layers(tensors: Tensors, source: str, layers: int) -> Arrays:
+    """The layers of the image side of CLIP and of SigLIP, whose names begin with `source`."""
+    arrays: Arrays = {}
+    for i in range(layers):
+        layer, target = f"{source}.{i}", f"layer.{i}"
+        for name in "qkv":
+            arrays |= tensors.linear(f"{layer}.self_attn.{name}_proj", f"{target}.{name}")
+        arrays |= tensors.linear(f"{layer}.self_attn.out_proj", f"{target}.o")
+        arrays |= tensors.norm(f"{layer}.layer_norm1", f"{target}.norm1")
+        arrays |= tensors.linear(f"{layer}.mlp.fc1", f"{target}.ffn.up")
+        arrays |= tensors.linear(f"{layer}.mlp.fc2", f"{target}.ffn.down")
+        arrays |= tensors.norm(f"{layer}.layer_norm2", f"{target}.norm2")
+    return arrays
