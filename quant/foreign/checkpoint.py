@@ -133,7 +133,7 @@ def load(
     front, twin = None, ""
     try:
         if name in vision.FAMILIES:
-            spec, arrays, notes, front = vision.load(config, source, layout, task)
+            spec, arrays, notes, front, twin = vision.load(config, source, layout, task)
         elif name == OWN:
             asked = task or layout.task
             spec, arrays = transformer(raw, source, asked)
@@ -154,9 +154,10 @@ def load(
         raise CheckpointError(said if str(directory) in said else f"{directory}: {said}") from None
     except ValueError as error:
         raise CheckpointError(f"{config_file}: {error}") from None
+    made = Twin(twin, layout.encoder, config) if twin else None
     if front is not None or spec.rows:
         found, noted = _fingerprint(layout), (*layout.notes, *notes)
-        return Checkpoint(spec, arrays, directory, found, None, task, noted, front)
+        return Checkpoint(spec, arrays, directory, found, None, task, noted, front, made)
     if resolved is None:
         resolved = resolve.resolve(layout.encoder, layout.tokens, layout.lower)
     spec, arrays, cut = _cut(spec, arrays, resolved)
@@ -186,7 +187,7 @@ def load(
         resolved=resolved,
         asked=task,
         notes=(*layout.notes, *notes, *cut),
-        twin=Twin(twin, layout.encoder, config) if twin else None,
+        twin=made,
     )
 
 

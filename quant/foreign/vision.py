@@ -1,4 +1,4 @@
-"""Encoders of images: a table of families, and where their tensors stand.
+"""Encoders of images: rows of the table of families, and how their weights make a front end.
 
 ViT (Dosovitskiy et al., 2021), DeiT (Touvron et al., 2021), DINOv2 (Oquab et al., 2023), with
 registers (Darcet et al., 2024), CLIP (Radford et al., 2021) and SigLIP (Zhai et al., 2023) are
@@ -6,76 +6,68 @@ pre-norm with a final norm; `quant.images.front.Front` makes rows of an image.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from math import isqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from quant.foreign import layouts
+from quant.foreign.config import Options
+from quant.foreign.layouts import Family, Head
 from quant.foreign.sentence import Layout
-from quant.foreign.tensors import (
-    Config,
-    Tensors,
-    activation,
-    answers_of,
-    head_size,
-    identity,
-    integer,
-    number,
-)
+from quant.foreign.tensors import Tensors, integer, number
 from quant.images import front as front_end
 from quant.images.front import Front
-from quant.model import float_model
-from quant.model.spec import EMBEDDING, Arrays, CheckpointError, EncoderSpec, Floats
+from quant.model.spec import (
+    CLASSIFICATION,
+    EMBEDDING,
+    Arrays,
+    CheckpointError,
+    EncoderSpec,
+    Floats,
+)
 
 
 @dataclass(frozen=True)
-class Family:
-    """A family of `transformers`; ``name`` and ``prefix`` begin the names of classes and tensors.
+class Images:
+    """A family of encoders of images.
 
-    before, registers: rows before the patches, with positions and without. heads: the linear layer
-    of each class, "" for the encoder alone, which gives ``output``. norms: outside of the layers.
-    scales: factors of a layer's outputs. antialias: of positions in another size; None: one size.
+    before: the rows before the patches that have positions. antialias: of positions in another
+    size; None where there is one size alone.
     """
 
-    name: str
-    prefix: str
-    before: tuple[str, ...] = ("cls_token",)
-    heads: Mapping[str, str] = field(default_factory=lambda: {"Model": ""})
-    norms: tuple[str, ...] = ("final.norm",)
-    scales: Mapping[str, str] = field(default_factory=dict)
-    registers: tuple[str, ...] = ()
-    antialias: bool | None = None
-    pooling: str = "first"
-    output: str = "last_hidden_state"
+    family: Family
+    before: tuple[str, ...]
+    antialias: bool | None
 
 
-_CLASSES = {"ForImageClassification": "classifier", "Model": ""}
-_SIDE = {"VisionModel": "", "VisionModelWithProjection": "visual_projection"}
-_SCALES = {"o": "layer_scale1.lambda1", "ffn.down": "layer_scale2.lambda1"}
-FAMILIES = {
-    "vit": Family("ViT", "vit", heads=_CLASSES),
-    "deit": Family("DeiT", "deit", ("cls_token", "distillation_token"), _CLASSES),
-    "dinov2": Family("Dinov2", "dinov2", scales=_SCALES, antialias=False),
-    "dinov2_with_registers": Family(
-        "Dinov2WithRegisters", "dinov2_with_registers", scales=_SCALES,
-        registers=("register_tokens",), antialias=True,
-    ),
-    "clip_vision_model": Family(
-        "CLIP", "vision_model", ("class_embedding",), _SIDE | {"Model": "visual_projection"},
-        ("embedding.norm", "final.norm"), output="pooler_output",
-    ),
-    "siglip_vision_model": Family(
-        "Siglip", "vision_model", (), {"VisionModel": ""} | _CLASSES, pooling="mean"
-    ),
-}  # fmt: skip
-"""By model_type."""
+def _images(
+    name: str,
+    prefix: str,
+    heads: Mapping[str, Head],
+    before: tuple[str, ...] = ("cls_token",),
+    antialias: bool | None = None,
+    **fixed: Any,
+) -> Images:
+    fields = {"vocabulary": 1, "positions": 1, "types": 0, "norm": "pre", "given": True}
+    fields |= {"embedding_norm": False, "pooling": "first"} | fixed
+    ratio = None if antialias is None else {"ffn": _ffn}
+    tables = {"embedding.norm": "pre_layrnorm", "final.norm": "layernorm|post_layernorm"}
+    pooler = "head" if prefix == "vision_model" else "pooler"
+    family = Family(
+        name, (prefix,), heads, tables, "", _PARTS, pooler, ratio or {}, fields,
+        beside=("text_model.", "text_projection.", "logit_"), also=("encoder", "layers"),
+    )  # fmt: skip
+    return Images(family, before, antialias)
 
-_TENSORS = {
-    "projection": "embeddings.patch_embeddings.projection|embeddings.patch_embedding",
-    "positions": "embeddings.position_embeddings|embeddings.position_embedding.weight",
-    "layer": "encoder.layers|encoder.layer|layers",
+
+def _ffn(config: Options) -> int:
+    return int(integer(config, "hidden_size") * number(config, "mlp_ratio"))
+
+
+_PARTS = {
     "q": "attention.attention.query|attention.q_proj|self_attn.q_proj",
     "k": "attention.attention.key|attention.k_proj|self_attn.k_proj",
     "v": "attention.attention.value|attention.v_proj|self_attn.v_proj",
@@ -84,180 +76,135 @@ _TENSORS = {
     "ffn.down": "output.dense|mlp.fc2",
     "norm1": "layernorm_before|norm1|layer_norm1",
     "norm2": "layernorm_after|norm2|layer_norm2",
-    "embedding.norm": "pre_layrnorm",
-    "final.norm": "layernorm|post_layernorm",
 }
-"""Ours to theirs; a checkpoint has one of several names, by its family and version."""
-
+_LAYERS = ("encoder.layer.{}", "encoder.layers.{}", "layers.{}")
+_SCALES = {"o": "layer_scale1.lambda1", "ffn.down": "layer_scale2.lambda1"}
+_PATCHES = ("embeddings.patch_embeddings.projection", "embeddings.patch_embedding")
+_POSITIONS = ("embeddings.position_embeddings", "embeddings.position_embedding.weight")
 _ROWS = {"cls_token": "[CLS]", "class_embedding": "[CLS]", "distillation_token": "[DIST]"}
-_UNREAD = ("pooler.", "embeddings.mask_token", "head.")
-_OTHER_SIDE = ("text_model.", "text_projection.", "logit_")
-_INSIDE = ("embeddings.", "encoder.", "layers.", "layernorm.", "pre_", "post_", *_UNREAD)
-"""How the names of an encoder's tensors begin where it was saved alone."""
+"""Names that tensors have by family and version, and those of the rows."""
+
+_BARE, _PROJECTED = Head(EMBEDDING), Head(EMBEDDING, ("visual_projection",))
+_MODEL = {"Model": _BARE}
+_CLASSES = {"ForImageClassification": Head(CLASSIFICATION, ("classifier",)), **_MODEL}
+_CLIP = {"VisionModel": _BARE, "VisionModelWithProjection": _PROJECTED, "Model": _PROJECTED}
+FAMILIES = {
+    "clip_vision_model": _images(
+        "CLIP", "vision_model", _CLIP, ("class_embedding",), embedding_norm=True
+    ),
+    "deit": _images("DeiT", "deit", _CLASSES, ("cls_token", "distillation_token")),
+    "dinov2": _images("Dinov2", "dinov2", _MODEL, antialias=False),
+    "dinov2_with_registers": _images(
+        "Dinov2WithRegisters", "dinov2_with_registers", _MODEL, antialias=True
+    ),
+    "siglip_vision_model": _images(
+        "Siglip", "vision_model", {"VisionModel": _BARE, **_CLASSES}, (), pooling="mean"
+    ),
+    "vit": _images("ViT", "vit", _CLASSES),
+}
+"""By model_type."""
 
 
 def load(
-    config: Config, tensors: Tensors, layout: Layout, task: str | None
-) -> tuple[EncoderSpec, Arrays, list[str], Front]:
-    """The encoder, its head and its front end; task: the one asked for, None for its own.
+    config: Options, tensors: Tensors, layout: Layout, task: str | None
+) -> tuple[EncoderSpec, Arrays, list[str], Front, str]:
+    """The encoder, its head, notes, its front end, and its class in `transformers`.
 
-    Raises CheckpointError naming what does not map and what does.
+    task: the one that is asked for, None for its own. Raises CheckpointError naming what does not
+    map.
     """
-    family, hidden = FAMILIES[config["model_type"]], integer(config, "hidden_size")
-    prefix = tensors.prefix(family.prefix)
-    head, notes = _head(family, prefix, config, tensors, task or layout.task)
-    tensors.drop(*(prefix + name for name in _UNREAD))
+    row, hidden, task = (
+        FAMILIES[config["model_type"]],
+        integer(config, "hidden_size"),
+        task or layout.task,
+    )
+    prefix = tensors.prefix(row.family.prefixes[0])
 
-    def place(name: str, inside: str = prefix) -> str:
-        """The one of the names of a tensor or a layer that the checkpoint has."""
-        wanted = [inside + theirs for theirs in _TENSORS[name].split("|")]
-        return next((x for x in wanted if any(n.startswith(x) for n in tensors.names)), wanted[0])
-
-    def linear(source: str, target: str, biased: bool = True) -> Arrays:
-        weight = tensors.take(f"{source}.weight")
-        bias = tensors.take(f"{source}.bias") if biased else np.zeros(len(weight), np.float32)
-        parts = ("gamma", "beta") if "norm" in target else ("weight", "bias")
-        return {f"{target}.{part}": array for part, array in zip(parts, (weight, bias))}
+    def place(names: tuple[str, ...]) -> str:
+        there = (
+            x for x in names if any(n.startswith(prefix + x.split("{")[0]) for n in tensors.names)
+        )
+        return next(there, names[0])
 
     def rows(name: str) -> Floats:
-        tensor = tensors.take(name)
+        tensor = tensors.take(f"{prefix}{name}")
         if tensor.shape[-1:] != (hidden,):
             raise CheckpointError(f"{name} has shape {tensor.shape}: rows of {hidden} are needed")
         return tensor.reshape(-1, hidden)
 
-    positions, count = rows(place("positions")), len(family.before)
-    tokens = [rows(f"{prefix}embeddings.{name}") for name in (*family.before, *family.registers)]
+    positions, count = rows(place(_POSITIONS)), len(row.before)
+    tokens = [rows(f"embeddings.{name}") for name in row.before]
+    if row.antialias:
+        tokens.append(rows("embeddings.register_tokens"))
     before = np.concatenate([*tokens, positions[:0]])
     before[:count] += positions[:count]
-    names = [_ROWS[name] for name in family.before]
+    names = [_ROWS[name] for name in row.before]
     names += [f"[REG{i + 1}]" for i in range(len(before) - count)]
-    patches = linear(place("projection"), "patch", family.name != "CLIP")
-    front = _front(config, layout.encoder, family, patches, positions[count:], before, names)
-    arrays = linear(head, "head.0", head == "classifier") if head else identity(hidden)
-    for name in family.norms:
-        arrays |= linear(place(name), name)
-    layers, biased = place("layer"), config.get("qkv_bias") is not False
-    for i in range(integer(config, "num_hidden_layers")):
-        for name in (*"qkvo", "ffn.up", "ffn.down", "norm1", "norm2"):
-            source = place(name, f"{layers}.{i}.")
-            arrays |= linear(source, f"layer.{i}.{name}", biased or name not in "qkv")
-        for name, scale in family.scales.items():
-            factors = tensors.take(f"{layers}.{i}.{scale}")
-            for part, by in (("weight", factors[:, None]), ("bias", factors)):
-                arrays[f"layer.{i}.{name}.{part}"] = arrays[f"layer.{i}.{name}.{part}"] * by
-    answers: dict[str, Any] = {"labels": (), "task": EMBEDDING}
-    if head == "classifier":
-        answers = answers_of(config, arrays["head.0.weight"])
-    elif head:
-        answers["width"] = len(arrays["head.0.weight"])
-    zeros = np.zeros((len(front.tokens), hidden), np.float32)
-    spec = EncoderSpec(
-        layers=integer(config, "num_hidden_layers"),
-        hidden=hidden,
-        heads=integer(config, "num_attention_heads"),
-        head_size=head_size(hidden, integer(config, "num_attention_heads")),
-        ffn=int(config.get("intermediate_size") or hidden * number(config, "mlp_ratio")),
-        activation=activation(config, "hidden_act"),
-        epsilon=number(config, "layer_norm_eps"),
-        embedding_norm="embedding.norm" in family.norms,
-        pooling=family.pooling,
-        vocabulary=len(zeros),
-        positions=len(zeros),
-        norm="pre",
-        given=True,
-        **answers,
+    front = _front(
+        config,
+        tensors,
+        layout.encoder,
+        prefix + place(_PATCHES),
+        row,
+        positions[count:],
+        before,
+        names,
     )
-    arrays |= {"embedding.token": zeros, "embedding.position": zeros.copy()}
-    return spec, arrays, notes, front
-
-
-def proof(directory: Path, spec: EncoderSpec, arrays: Arrays, front: Front) -> float:
-    """The largest difference between transformers' own model and ours on random pixels.
-
-    Both compute in float64; it is relative to the largest output. directory: that of config.json.
-    """
-    import torch
-    import transformers
-
-    config = transformers.AutoConfig.from_pretrained(directory)
-    family = FAMILIES[getattr(config, "vision_config", config).model_type]
-    bare = "VisionModel" if family.prefix == "vision_model" else "Model"
-    kind = "ForImageClassification"
-    if spec.task == EMBEDDING:
-        kind = f"{bare}WithProjection" if spec.width else bare
-    model = getattr(transformers, f"{family.name}{kind}").from_pretrained(
-        directory, dtype=torch.float64, attn_implementation="eager", use_safetensors=True
-    )
-    pixels = np.random.default_rng(0).normal(size=(front.channels, front.height, front.width))
-    with torch.no_grad():
-        outputs = model.eval()(torch.tensor(pixels[None]))
-    theirs = outputs[family.output if kind == bare else 0][0].numpy()
-    if theirs.ndim == 2:
-        theirs = theirs.mean(0) if spec.pooling == "mean" else theirs[0]
-    given: Arrays = {name: x.astype(np.float64) for name, x in arrays.items()}
-    given["embedding.token"] = front.rows(pixels)
-    ours = float_model.run(spec, given, np.arange(len(front.tokens), dtype=np.int32))
-    return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
-
-
-def _head(
-    family: Family, prefix: str, config: Config, tensors: Tensors, task: str | None
-) -> tuple[str, list[str]]:
-    """The linear layer of the checkpoint's head, "" for the encoder alone, and what is to be said.
-
-    task: the one that is asked for.
-    """
-    behind = sorted(name for name in tensors.names if not name.startswith(prefix or _INSIDE))
+    tensors.drop(f"{prefix}embeddings.mask_token")
     pooled = any(name.startswith(f"{prefix}head.") for name in tensors.names)
-    notes = ["the mean of the patches takes the place of the pooling by attention"] * pooled
-    if task == EMBEDDING:
-        tensors.drop(*behind)
-        return "", notes + [f"its head ({name} ...) is left out" for name in behind[:1]]
-    by_weights = [kind for kind, layer in family.heads.items() if f"{layer}.weight" in behind]
-    named = config.get("architectures") or [f"{family.name}{[*by_weights, *family.heads][0]}"]
-    kind = str(named[0]).removeprefix(family.name)
-    layer = family.heads.get(kind)
-    if layer is None or (task and layer != "classifier") or (pooled and kind == "VisionModel"):
-        names = ", ".join(family.name + kind for kind in family.heads)
-        raise CheckpointError(
-            f"{named[0]}: its head is not computed{f' for the task {task}' if task else ''}: those "
-            f"of {names} are, without a pooling by attention; --task {EMBEDDING} takes the encoder "
-            "alone"
-        )
-    if kind == "Model" and family.prefix == "vision_model":
-        tensors.drop(*_OTHER_SIDE)
-        return layer, ["the image side alone is taken", *notes]
-    return layer, [] if layer else notes
+    family = replace(row.family, layer=place(_LAYERS))
+    bare = replace(layout, task=None)
+    spec, arrays, notes, name = layouts.load(family, config, tensors, bare, task)
+    if pooled and spec.task == EMBEDDING:
+        notes.append("the mean of the patches takes the place of the pooling by attention")
+        if name == "SiglipVisionModel" and task != EMBEDDING:
+            raise CheckpointError(
+                "head: SiglipVisionModel pools the patches by attention of a learned query, which "
+                f"nothing here computes: --task {EMBEDDING} takes their mean instead"
+            )
+    for i in range(0 if row.antialias is None else spec.layers):
+        for ours, theirs in _SCALES.items():
+            factors = tensors.take(f"{prefix}{family.layer.format(i)}.{theirs}")
+            for part, by in (("weight", factors[:, None]), ("bias", factors)):
+                arrays[f"layer.{i}.{ours}.{part}"] = arrays[f"layer.{i}.{ours}.{part}"] * by
+    zeros = np.zeros((len(front.tokens), hidden), np.float32)
+    arrays |= {"embedding.token": zeros, "embedding.position": zeros.copy()}
+    if name in ("CLIPModel", "SiglipModel"):  # whose image side alone is taken
+        name = name.replace("Model", "VisionModelWithProjection" if spec.width else "VisionModel")
+    return replace(spec, vocabulary=len(zeros), positions=len(zeros)), arrays, notes, front, name
 
 
 def _front(
-    config: Config,
+    config: Options,
+    tensors: Tensors,
     folder: Path,
-    family: Family,
-    patches: Arrays,
+    patches: str,
+    row: Images,
     positions: Floats,
     before: Floats,
     names: list[str],
 ) -> Front:
     """The front end, for images in the size to which the image processor brings them."""
-    weight, asked = patches["patch.weight"], config["image_size"]
+    weight, asked = tensors.take(f"{patches}.weight"), config["image_size"]
     size = (asked, asked) if isinstance(asked, int) else tuple(asked)
     options, (height, width) = front_end.read(folder, weight.shape[1], size)
     grid, side = (height // weight.shape[2], width // weight.shape[3]), isqrt(len(positions))
-    if family.antialias is None and (height, width) != size:
+    if row.antialias is None and (height, width) != size:
         raise CheckpointError(
             f"{folder}: {front_end.PREPROCESSOR} makes images of {height} x {width}, and the model "
             f"has positions for {size}, image_size of config.json: give both one size"
         )
-    if family.antialias is not None and (grid != (side, side) or height != width):
+    if row.antialias is not None and (grid != (side, side) or height != width):
         square = positions[: side * side].reshape(side, side, -1)
-        positions = resampled(square, grid, family.antialias).reshape(-1, before.shape[1])
+        positions = resampled(square, grid, row.antialias).reshape(-1, before.shape[1])
+    if f"{patches}.bias" in tensors:
+        positions = positions + tensors.take(f"{patches}.bias")
     return Front(
         options=options,
         height=height,
         width=width,
         projection=weight,
-        offsets=(positions + patches["patch.bias"]).astype(np.float32),
+        offsets=positions.astype(np.float32),
         before=before,
         names=tuple(names),
     )
