@@ -43,6 +43,7 @@ from quant.model.window import CAUSAL
 
 POOLER = "pooler"
 """Stands for the layer on the first token that belongs to the encoder."""
+LAYERS_MAX = 1000
 TYPES, LOCAL = "layer_types", "sliding_attention"
 
 
@@ -640,6 +641,10 @@ def _fields(family: Family, config: Options) -> dict[str, Any]:
         else:
             read: Any = {"activation": activation, "epsilon": number}.get(name, integer)
             fields[name] = read(config, option)
+            if name == "layers" and fields[name] > LAYERS_MAX:
+                raise CheckpointError(
+                    f"config.json: {option} is {fields[name]}: it must be at most {LAYERS_MAX:,}"
+                )
     fields |= family.fixed
     if "head_size" not in fields:
         fields["head_size"] = head_size(fields["hidden"], fields["heads"])

@@ -33,8 +33,9 @@ _HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAns
           "ForMultipleChoice", "Model")  # fmt: skip
 _BERTS = {
     "Albert": {"embedding_size": 10},
-    **dict.fromkeys(("Bert", "Ernie", "MegatronBert"), {"type_vocab_size": 2}),
-    **dict.fromkeys(("Camembert", "Data2VecText", "Roberta", "XLMRoberta"), {"type_vocab_size": 1}),
+    **{name: {"type_vocab_size": 2} for name in ("Bert", "Ernie", "MegatronBert")},
+    **{name: {"type_vocab_size": 1} for name in ("Camembert", "Data2VecText", "Roberta")},
+    "XLMRoberta": {"type_vocab_size": 1},
     "DistilBert": {"dim": 24, "n_heads": 3, "n_layers": 2, "hidden_dim": 36},
     "Electra": {"embedding_size": 10},
     "MPNet": {},
