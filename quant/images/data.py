@@ -73,12 +73,10 @@ def stream(
     task: str = CLASSIFICATION,
     empty: bool = False,
 ) -> Iterator[Review]:
-    """The inputs of ``source``: of a corpus by its name (then ``split`` counts), or of a path.
+    """The inputs of ``source``: the split of a corpus, or a path.
 
-    inputs: as EncoderSpec.inputs; texts are those of a file. names, layout, task and empty are
-    those of `quant.texts.data_file.stream_texts`. Each image or file is a Review whose text says
-    which it is; a class for every row has no tags. Raises TextError naming the file for what cannot
-    be read.
+    inputs: as EncoderSpec.inputs. names, layout, task, empty: as of `stream_texts`. The text of an
+    image or a file of rows is its name; a class for every row has no tags.
     """
     path, layout = Path(source), layout or Layout()
     if inputs == TEXTS:
