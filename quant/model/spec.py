@@ -34,7 +34,7 @@ channels is the one over E but for a factor, which gamma takes up:
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -169,124 +169,76 @@ class EncoderSpec:
     head_norm: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} is {getattr(self, name)}: it must be at least 1")
-        _one_of("task", self.task, TASKS)
-        if self.task in (CLASSIFICATION, TOKEN_CLASSIFICATION) and len(self.labels) < 2:
-            raise UserError(f"labels are {self.labels}: a classifier needs at least 2")
-        if self.task == QUESTION_ANSWERING and len(self.labels) != 2:
-            raise UserError(f"labels are {self.labels}: an answer's start and end are 2")
-        if self.task in LABELLED and not self.labels:
-            raise UserError(f"labels are (): {self.task} needs at least 1")
-        if self.task == EMBEDDING and self.labels:
-            raise UserError(f"labels are {self.labels}: an embedding has none")
+        for name, right, allowed in self._rules():
+            if not right:
+                raise UserError(f"{name} is {getattr(self, name)!r}: it must be {allowed}")
         if same := same_names(self.labels):
             raise UserError(
                 f"the labels {same[0]!r} and {same[1]!r} are one name (surrounding space does not "
                 "count): rename one in id2label"
             )
-        if self.types < 0:
-            raise UserError(f"types is {self.types}: it must be 0 (no segment embedding) or more")
-        if not 0 <= self.position_offset < self.positions:
-            raise UserError(
-                f"position_offset is {self.position_offset}: it must be from 0 to below the "
-                f"{self.positions} rows of the position table"
-            )
-        if not self.epsilon > 0:
-            raise UserError(f"epsilon is {self.epsilon}: LayerNorm needs it above 0")
-        _one_of("norm", self.norm, NORMS)
-        _one_of("pooling", self.pooling, POOLINGS)
-        if not 0 <= self.embedding_size <= self.hidden:
-            raise UserError(
-                f"embedding_size is {self.embedding_size}: it must be from 0 (no projection) to "
-                f"the hidden size, {self.hidden}"
-            )
-        if self.given and (self.types or self.position_offset or self.embedding_size):
-            raise UserError(
-                f"given is True with types {self.types}, position_offset {self.position_offset} "
-                f"and embedding_size {self.embedding_size}: rows that are given have everything in "
-                "them, so these must be 0"
-            )
-        if self.rows and not self.given:
-            raise UserError("rows is True and given False: rows of a front end are given")
-        if self.embedding_size and self.norm == "pre":
-            raise UserError(
-                f"embedding_size is {self.embedding_size} and norm 'pre': a projection reads the "
-                "output of the embedding's norm, so the norm must be 'post'"
-            )
-        if (self.pooling == "none") != (self.task in EVERY_TOKEN):
-            raise UserError(
-                f"pooling is {self.pooling!r} and task {self.task!r}: without pooling the task is "
-                f"{' or '.join(EVERY_TOKEN)}, and with one it is another"
-            )
-        if self.pooling == "last" and self.task != EMBEDDING:
-            raise UserError(
-                f"pooling is 'last' and task {self.task!r}: only an {EMBEDDING} is read from the "
-                "last token"
-            )
-        if self.end is not None and self.pooling != "last":
-            raise UserError(f"end is {self.end} and pooling {self.pooling!r}: it must be 'last'")
-        if self.width and (self.task != EMBEDDING or self.width < 1):
-            raise UserError(
-                f"width is {self.width} and task {self.task!r}: only {EMBEDDING} has one, 0 or more"
-            )
-        if len(self.windows) not in (0, self.layers) or set(self.windows) == {None}:
-            raise UserError(
-                f"windows are {self.windows}: there must be one for each of the {self.layers} "
-                "layers, or () where no layer has one"
-            )
-        self._check_rotary()
-        if self.kv_heads and (self.kv_heads >= self.heads or self.heads % self.kv_heads):
-            raise UserError(
-                f"kv_heads is {self.kv_heads}: it must be a divisor of the {self.heads} heads and "
-                "below them, or 0 for as many"
-            )
-        if self.kv_heads and self.position_bias:
-            raise UserError(
-                f"kv_heads is {self.kv_heads} and position_bias True: heads that share K and V "
-                "have no bias"
-            )
-        if not self.first_norm and not (self.norm == "pre" and self.embedding_norm):
-            raise UserError(
-                f"first_norm is False with norm {self.norm!r} and embedding_norm "
-                f"{self.embedding_norm}: a layer 0 without norm1 needs 'pre' and an embedding norm"
-            )
-        if self.rms_norm and self.embedding_size:
-            raise UserError(
-                f"rms_norm is True and embedding_size {self.embedding_size}: a factorised "
-                "embedding has a LayerNorm"
-            )
-        if self.head_norm and not self.head_activations:
-            raise UserError(
-                "head_norm is True with one layer of the head: it stands behind a hidden layer"
-            )
-        _one_of("function", self.function, FUNCTIONS)
-        if self.function != IDENTITY and self.task != REGRESSION:
-            raise UserError(f"function is {self.function!r}: only {REGRESSION} has one")
-        _one_of("activation", self.activation, tuple(ACTIVATIONS))
-        for activation in self.head_activations:
-            _one_of("head_activations", activation, tuple(ACTIVATIONS))
+
+    def _rules(self) -> Iterator[tuple[str, bool, str]]:
+        """A field, whether its value is allowed, and what is; later rules rely on earlier ones."""
+        for name in ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary", "positions"):
+            value = getattr(self, name)
+            yield name, type(value) is int and value >= 1, "an integer of at least 1"
+        choices = {"task": TASKS, "norm": NORMS, "pooling": POOLINGS, "function": FUNCTIONS}
+        for name, allowed in (choices | {"activation": tuple(ACTIVATIONS)}).items():
+            yield name, getattr(self, name) in allowed, f"one of {', '.join(allowed)}"
+        least = {CLASSIFICATION: 2, TOKEN_CLASSIFICATION: 2, MULTI_LABEL: 1, REGRESSION: 1}
+        count = len(self.labels)
+        exact = {QUESTION_ANSWERING: 2, EMBEDDING: 0}.get(
+            self.task, max(count, least.get(self.task, 0))
+        )
+        wanted = f"{exact} for {self.task}" + " or more" * (self.task in least)
+        yield "labels", count == exact, wanted
+        yield "types", self.types >= 0, "0 (no segment embedding) or more"
+        rows = f"from 0 to below the {self.positions} rows of the position table"
+        yield "position_offset", 0 <= self.position_offset < self.positions, rows
+        yield "epsilon", self.epsilon > 0, "above 0"
+        size = f"from 0 (no projection) to the hidden size, {self.hidden}"
+        yield "embedding_size", 0 <= self.embedding_size <= self.hidden, size
+        others = self.types or self.position_offset or self.embedding_size
+        whole = "False beside types, position_offset or embedding_size: rows have all in them"
+        yield "given", not (self.given and others), whole
+        yield "rows", self.given or not self.rows, "False where rows are not given"
+        post = "0 with the norm 'pre' or rms_norm: a projection reads a LayerNorm's output"
+        plain = self.norm == "post" and not self.rms_norm
+        yield "embedding_size", plain or not self.embedding_size, post
+        every = f"'none' for {' and '.join(EVERY_TOKEN)}, and for no other task"
+        yield "pooling", (self.pooling == "none") == (self.task in EVERY_TOKEN), every
+        last = self.pooling == "last"
+        yield "pooling", not last or self.task == EMBEDDING, f"'last' for {EMBEDDING} alone"
+        yield "end", last or self.end is None, "None unless the pooling is 'last'"
+        width = f"0, or of an {EMBEDDING} 1 or more"
+        yield "width", not self.width or (self.task == EMBEDDING and self.width > 0), width
+        each = f"one for each of the {self.layers} layers, or () where no layer has one"
+        windows = len(self.windows) in (0, self.layers) and set(self.windows) != {None}
+        yield "windows", windows, each
+        tables = set(self.rotary) - {None} in ({0}, {0, 1}) and len(self.rotary) == self.layers
+        two = f"None or the number of one of at most {ROTARY_TABLES_MAX} tables, {each}"
+        yield "rotary", not self.rotary or tables, two
+        even = "even with rotary positions, which turn pairs of channels"
+        yield "head_size", not self.rotary or self.head_size % 2 == 0, even
+        divisor = self.kv_heads < self.heads and self.heads % (self.kv_heads or 1) == 0
+        groups = f"a divisor of the {self.heads} heads and below them, or 0 for as many"
+        yield "kv_heads", self.kv_heads >= 0 and divisor, groups
+        biased = "0 beside a position_bias: heads that share K and V have no bias"
+        yield "kv_heads", not (self.kv_heads and self.position_bias), biased
+        first = "True unless the norm is 'pre' and the embedding has one"
+        read = self.norm == "pre" and self.embedding_norm
+        yield "first_norm", self.first_norm or read, first
+        hidden = "False for a head of one layer: it stands behind a hidden layer"
+        yield "head_norm", not self.head_norm or bool(self.head_activations), hidden
+        through = f"identity unless the task is {REGRESSION}"
+        yield "function", self.function == IDENTITY or self.task == REGRESSION, through
+        known = set(self.head_activations) <= set(ACTIVATIONS)
+        yield "head_activations", known, f"of {', '.join(ACTIVATIONS)}"
 
     def window(self, layer: int) -> Window | None:
         """Which keys a query of this layer sees; None: all."""
         return self.windows[layer] if self.windows else None
-
-    def _check_rotary(self) -> None:
-        tables = set(self.rotary) - {None}
-        if not self.rotary:
-            return
-        if len(self.rotary) != self.layers or tables not in ({0}, {0, 1}):
-            raise UserError(
-                f"rotary is {self.rotary}: there must be None or the number of one of at most "
-                f"{ROTARY_TABLES_MAX} tables for each of the {self.layers} layers, or () where no "
-                "layer has one"
-            )
-        if self.head_size % 2:
-            raise UserError(
-                f"head_size is {self.head_size}: it must be even with rotary positions, which "
-                "turn pairs of channels"
-            )
 
     def table(self, layer: int) -> int | None:
         """The number of the rotary table that turns Q and K of this layer; None: none does."""
@@ -456,11 +408,6 @@ def check_arrays(spec: EncoderSpec, arrays: Mapping[str, Floats]) -> None:
 
 def _times(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape))
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise UserError(f"{name} is {value!r}: it must be one of {', '.join(allowed)}")
 
 
 def same_names(names: Sequence[str]) -> tuple[str, str] | None:
