@@ -644,7 +644,7 @@ def parser() -> Parser:
         help=f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .tsv, "
         f".jsonl, .txt or .parquet file (default: {DEFAULT_DATA}; of an encoder that makes "
         f"embeddings {SENTENCES}); of a model of images {images.DIGITS}, a folder, a table of "
-        "files, or a .npz; of one of rows a folder or a table of .npy files",
+        "files; of one of rows a folder or a table of .npy files",
     )
     result.add_argument(
         "--samples",

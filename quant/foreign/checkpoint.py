@@ -21,14 +21,14 @@ from safetensors import SafetensorError, deserialize
 
 from golden.model import TOKENS_MAX
 from quant.foreign import config as options
-from quant.foreign import layouts, processor, resolve, sentence, vision
+from quant.foreign import layouts, resolve, sentence, vision
 from quant.foreign.config import Options
 from quant.foreign.resolve import Resolved
 from quant.foreign.sentence import Layout
 from quant.foreign.tensors import BUFFERS, Tensors, difference
 from quant.foreign.tokenizer import TextTokenizer
 from quant.foreign.transformer import OWN, transformer
-from quant.images.front import Front
+from quant.images.front import PROCESSORS, Front
 from quant.model import position_bias
 from quant.model.spec import (
     FILES,
@@ -133,7 +133,7 @@ def load(
     front, twin = None, ""
     try:
         if name in vision.FAMILIES:
-            spec, arrays, notes, front = vision.load(config, source, layout, task)
+            spec, arrays, notes, front, twin = vision.load(config, source, layout, task)
         elif name == OWN:
             asked = task or layout.task
             spec, arrays = transformer(raw, source, asked)
@@ -154,9 +154,10 @@ def load(
         raise CheckpointError(said if str(directory) in said else f"{directory}: {said}") from None
     except ValueError as error:
         raise CheckpointError(f"{config_file}: {error}") from None
+    made = Twin(twin, layout.encoder, config) if twin else None
     if front is not None or spec.rows:
         found, noted = _fingerprint(layout), (*layout.notes, *notes)
-        return Checkpoint(spec, arrays, directory, found, None, task, noted, front)
+        return Checkpoint(spec, arrays, directory, found, None, task, noted, front, made)
     if resolved is None:
         resolved = resolve.resolve(layout.encoder, layout.tokens, layout.lower)
     spec, arrays, cut = _cut(spec, arrays, resolved)
@@ -186,7 +187,7 @@ def load(
         resolved=resolved,
         asked=task,
         notes=(*layout.notes, *notes, *cut),
-        twin=Twin(twin, layout.encoder, config) if twin else None,
+        twin=made,
     )
 
 
@@ -232,7 +233,7 @@ def _layout(directory: Path) -> Layout:
 
 def _fingerprint(layout: Layout) -> str:
     """Names and contents, so that no file can take the place of another."""
-    config, *others = (layout.encoder / name for name in (options.CONFIG, *processor.FILES))
+    config, *others = (layout.encoder / name for name in (options.CONFIG, *PROCESSORS))
     files = [f for f in (config, *resolve.files(layout.encoder), *others) if f.is_file()]
     files += weight_files(layout.encoder)
     stats = [(file, file.stat()) for file in files]

@@ -32,7 +32,8 @@ _UNSEEN = re.compile("dropout|initializer|_token_id$|^sentence_transformers$|^sb
 
 
 def proved(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint with the relative difference of both models on random tokens, in float64.
+    """The checkpoint with the relative difference of both models, in float64, on random tokens or
+    pixels.
 
     None where nothing can be compared: a layout of the project's own, or no torch. Raises
     CheckpointError with the difference above TOLERANCE, and without torch for an option of
@@ -51,13 +52,25 @@ def proved(checkpoint: Checkpoint) -> Checkpoint:
     import torch
 
     theirs, worst = _model(twin), 0.0
-    draw = np.random.default_rng(1)
-    for length in {min(length, spec.max_tokens) for length in (*LENGTHS, _beyond(twin, spec))}:
-        ids, types = _tokens(spec, length, draw)
+    draw, front = np.random.default_rng(1), checkpoint.front
+    lengths = {min(length, spec.max_tokens) for length in (*LENGTHS, _beyond(twin, spec))}
+    for length in {spec.max_tokens} if front else lengths:
+        if front:
+            pixels = draw.normal(size=(front.channels, front.height, front.width))
+            batch, rows, types = (
+                {"pixel_values": torch.tensor(pixels[None])},
+                front.rows(pixels),
+                None,
+            )
+        else:
+            ids, types = _tokens(spec, length, draw)
+            batch, rows = (
+                _batch(theirs, spec, ids, types),
+                checkpoint.arrays["embedding.token"][ids],
+            )
         with torch.no_grad():
-            wanted = _outputs(theirs, spec, ids, types)
-        rows = {"embedding.token": checkpoint.arrays["embedding.token"][ids]}
-        arrays = Doubles(checkpoint.arrays | rows)
+            wanted = _outputs(theirs, spec, batch)
+        arrays = Doubles(checkpoint.arrays | {"embedding.token": rows})
         found = float_model.run(spec, arrays, np.arange(length, dtype=np.int32), types)
         difference = np.abs(found - wanted).max() / np.abs(wanted).max()
         worst = max(worst, float(difference)) if np.isfinite(difference) else np.inf
@@ -169,10 +182,9 @@ def _without(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name not in ("model_type", "auto_map")}
 
 
-def _outputs(
+def _batch(
     model: Any, spec: EncoderSpec, ids: NDArray[np.int32], types: NDArray[np.int32]
-) -> NDArray[np.float64]:
-    """The outputs of transformers' model, laid out as ours."""
+) -> dict[str, Any]:
     import torch
 
     batch = {"input_ids": torch.tensor(ids[None].astype(np.int64))}
@@ -181,12 +193,18 @@ def _outputs(
         batch["token_type_ids"] = torch.tensor(types[None].astype(np.int64))
     if type(model).__name__.endswith("MultipleChoice"):
         batch = {name: tensor[:, None] for name, tensor in batch.items()}
+    return batch
+
+
+def _outputs(model: Any, spec: EncoderSpec, batch: dict[str, Any]) -> NDArray[np.float64]:
+    """The outputs of transformers' model, laid out as ours."""
     whole = hasattr(model, "get_text_features")
     found = model.get_text_features(**batch) if whole else model(**batch)
     if whole:
         features = getattr(found, "pooler_output", found)
         return np.asarray(features[0])
-    for name in ("logits", "text_embeds"):
+    normed = ["pooler_output"] if spec.given and spec.embedding_norm else []  # of CLIP's images
+    for name in ("logits", "text_embeds", "image_embeds", *normed):
         if found.get(name) is not None:
             return np.asarray(found[name][0])
     if "start_logits" in found:

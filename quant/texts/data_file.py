@@ -17,7 +17,7 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import lru_cache
@@ -96,16 +96,12 @@ class Review:
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns (or keys) of a file; None: the first usual name. A pair of "" is not read.
-
-    stored makes an image, or its file's name, of a value that is no string and its column.
-    """
+    """The columns (or keys) of a file; None: the first usual name. A pair of "" is not read."""
 
     text: str | None = None
     pair: str | None = None
     label: str | None = None
     texts: tuple[str, ...] = TEXT_COLUMNS
-    stored: Callable[[object, str], NDArray[np.uint8] | str] | None = None
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
@@ -474,13 +470,9 @@ class _Table:
         if self.words:
             tags = row.get(columns.label or "") if self.labelled else None
             return self._tagged(row.get(columns.text), tags)
-        value, image = row.get(columns.text), None
-        if self.layout.stored is not None and value is not None and not isinstance(value, str):
-            stored = self.layout.stored(value, repr(columns.text))
-            value, image = (stored, None) if isinstance(stored, str) else (self.place, stored)
-        text = _text(value, columns.text)
+        text = _text(row.get(columns.text), columns.text)
         pair = _text(row.get(columns.pair), columns.pair) if columns.pair else None
-        review = Review(text, None, pair, image=image, line=self.line)
+        review = Review(text, None, pair, line=self.line)
         names, value = self.names or (), row.get(columns.label or "")
         if columns.outputs:
             values = [row[name] for name in columns.outputs]
