@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from golden import encoder, store
-from quant import calibrate, classify, evaluate, inspect, report
+from quant import calibrate, classify, evaluate, report
 from quant.calibrate import Calibrator
 from quant.classify import Classifier
 from quant.foreign.checkpoint import DEFAULT_MODEL, load
@@ -244,10 +244,6 @@ def test_labels_of_tokens(quantized: Path) -> None:
 
 
 def test_what_other_commands_say(model: Path, quantized: Path, data: Path, capsys: Any) -> None:
-    assert inspect.main([str(model), "--tokens", "16"]) == 0
-    shown = capsys.readouterr().out
-    assert "head: every token, 1 linear layers with none; classes of every token: O, B-X" in shown
-    assert "--lanes 4 --tokens 16 --hidden 12 --ffn 20 --labels 20" in shown  # 4 row tiles of 5
     line = ["--model", str(model), "--data", str(data)]
     refused: Callable[[list[str]], int] = report.main
     said = refusal(refused, [*line, "--quantized", str(quantized)], capsys)
