@@ -29,7 +29,6 @@ JOURNEY: dict[str, tuple[Command, ...]] = {
         Command("calibrate", "quant.calibrate", "the INT8 model of a checkpoint"),
         Command("classify", "quant.classify", "a text by golden and float model, side by side"),
         Command("embed", "quant.embed", "texts as vectors of a sentence encoder"),
-        Command("similarity", "quant.similarity", "the cosine of two texts"),
         Command("evaluate", "quant.evaluate", "accuracy, agreement with the float model, SQNR"),
         Command("report", "quant.report", "one HTML page of a calibration"),
         Command("ablation", "quant.ablation", "the worth of each choice of the numerics"),

@@ -27,7 +27,7 @@ from golden import activation, encoder, layernorm, softmax
 from golden.model import Linear, Model, Norm
 from quant.calibrate import observe_all
 from quant.classify import Classifier
-from quant.evaluate import add_text_options, classifier_of, evaluate, labelled_texts
+from quant.evaluate import add_text_options, evaluate, read_both
 from quant.foreign.tokenizer import Tokens
 from quant.measure.evaluation import (
     Evaluation,
@@ -308,16 +308,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def report_command(options: argparse.Namespace) -> int:
-    _, classifier = classifier_of(options, (CLASSIFICATION,))
+    _, classifier, _, texts, labels = read_both(options, (CLASSIFICATION,))
     name = classifier.require_checkpoint().directory.resolve().name
     out = options.out or BUILD / f"report-{name}.html"
     check_written(out, "FILE")
     whole = classifier.spec.given  # an image, or a file of rows, cannot be cut
     most = options.tokens if whole else min(TOKENS_DRAWN, options.tokens)
     sentence = classifier.tokens(options.sentence, max_tokens=most)
-    _, texts, labels = labelled_texts(options, classifier)
     result = evaluate(classifier, texts, labels)
-    assert isinstance(result, Evaluation)
     files.write(out, page(classifier, result, texts, sentence).encode())
     print(f"wrote {out}")
     if options.json:

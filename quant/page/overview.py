@@ -52,11 +52,11 @@ def verdict(result: Evaluation) -> str:
         "",
     )
     if floats and integers:
-        guess = _guess(result, floats.accuracy)
-        change = points(floats.accuracy, integers.accuracy)
+        guess = _guess(result, floats["accuracy"])
+        change = points(floats["accuracy"], integers["accuracy"])
         accuracy = (
-            f" Accuracy {percent(floats.accuracy)} float, {percent(integers.accuracy)} integer "
-            f"({change} points)."
+            f" Accuracy {percent(floats['accuracy'])} float, "
+            f"{percent(integers['accuracy'])} integer ({change} points)."
         )
     said = (
         f"The integer model gives {percent(result.agreement)} of {texts:,} {result.inputs} the "
@@ -147,7 +147,7 @@ def confusions(result: Evaluation) -> str:
         scores = result.scores(classes)
         if scores is None:
             return f"<p>The {result.inputs} have no labels.</p>"
-        chart = charts.confusion(scores.confusion, result.names, name)
+        chart = charts.confusion(np.array(scores["confusion"]), result.names, name)
         figures.append(f"<figure><figcaption>{name} model</figcaption>{chart}</figure>")
     return f'<div class="pair">{"".join(figures)}</div>'
 

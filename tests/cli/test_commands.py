@@ -44,7 +44,6 @@ COMMANDS = {
 NEEDED = {
     "quant.classify": ["good"],
     "quant.export": ["c"],
-    "quant.similarity": ["good", "bad"],
     "boards": ["--board", "terasic_deca"],
     "boards.host": ["good", "--board", "radiona_ulx3s"],
     "rtl.generate": ["softmax"],
@@ -140,9 +139,8 @@ def test_a_number_that_is_none(name, capsys):
     ("command", "option"),
     [
         *((f"quant.{name}", "--model") for name in ("ablation", "calibrate", "evaluate", "report")),
-        *((f"quant.{name}", "--model") for name in ("embed", "similarity")),
+        ("quant.embed", "--model"),
         *((f"quant.{name}", "--quantized") for name in ("classify", "embed", "evaluate", "report")),
-        ("quant.similarity", "--quantized"),
         *((f"quant.{name}", "--data") for name in ("ablation", "calibrate")),
         *((name, "--quantized") for name in ("quant.export", "rtl.compile", "sim.cycles")),
     ],

@@ -16,7 +16,7 @@ from quant.foreign import config as options
 from quant.foreign.checkpoint import Checkpoint, load
 from quant.foreign.config import INDIFFERENT
 from quant.foreign.tokenizer import InputError, TextTokenizer, encode
-from quant.measure.answers import answer, span
+from quant.measure.tasks import answer, span
 from quant.measure.vectors import unit
 from quant.model import float_model
 from quant.model.spec import CheckpointError

@@ -119,10 +119,10 @@ def test_images_together_are_images_alone(quantized: Path, folder: Path) -> None
     assert same == numbered
     checkpoint = its.require_checkpoint()
     for tokens, one in zip(encoded[::-1], numbered, strict=True):
-        alone = classifier.classify(tokens)
-        assert encoder.run(its.model, one.ids).tolist() == alone.integer_logits.tolist()
+        alone = classifier.run([tokens])
+        assert encoder.run(its.model, one.ids).tolist() == alone.integers[0].tolist()
         floats = float_model.run(checkpoint.spec, checkpoint.arrays, one.ids)
-        assert np.array_equal(floats, alone.float_logits)
+        assert np.array_equal(floats, alone.floats[0])
 
 
 def test_errors_of_other_images_are_tried_again(folder: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from quant.calibrate import Calibrator
 from quant.export import __main__ as export
 from quant.foreign.checkpoint import DEFAULT_MODEL, load
 from quant.foreign.tokenizer import TextTokenizer, Tokens
-from quant.measure.answers import answer, sigmoid
+from quant.measure.tasks import answer, sigmoid
 from quant.measure.verdict import judge
 from quant.model import float_model
 from quant.model.spec import MULTI_LABEL, REGRESSION, CheckpointError

@@ -14,8 +14,8 @@ from quant.calibrate import Calibrator
 from quant.classify import Classifier
 from quant.foreign.checkpoint import DEFAULT_MODEL, load
 from quant.foreign.tokenizer import InputError, TextTokenizer
+from quant.measure.tasks import UNCOUNTED, task_of
 from quant.measure.verdict import judge
-from quant.measure.word_evaluation import UNCOUNTED
 from quant.model import float_model
 from quant.quantize.options import Options
 from tests.ending import refusal
@@ -223,7 +223,7 @@ def test_a_file(quantized: Path, data: Path, tmp_path: Path, capsys: Any) -> Non
     classifier = Classifier.load(quantized, None)
     right = said = 0
     for line, (words, tags) in zip(lines, ROWS, strict=True):
-        one = classifier.classify(classifier.tokens(words)).to_json()["golden"]
+        one = classifier.classify(classifier.tokens(words))["golden"]
         assert (line["words"], line["labels"]) == (one["words"], one["labels"])
         assert line["integer_logits"] == one["integer_logits"]
         named = [None if tag is None else LABELS[tag] for tag in tags[: len(line["words"])]]
@@ -239,7 +239,7 @@ def test_labels_of_tokens(quantized: Path) -> None:
     review = evaluate.Review("films a", None, words=("films", "a"), tags=(3, None))
     tokens = classifier.tokens(review.content)
     assert list(tokens.words) == ["[CLS]", "film", "##s", "a", "[SEP]"]
-    found = evaluate.classes_of_tokens(review, tokens).tolist()
+    found = task_of(classifier.spec).targets(classifier.spec, [review], [tokens]).tolist()
     assert found == [UNCOUNTED, 3, UNCOUNTED, -1, UNCOUNTED]
 
 
