@@ -37,8 +37,7 @@ from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, default_data
 from quant.classify import Classifier
 from quant.foreign.tokenizer import Tokens
 from quant.images import data as images
-from quant.measure.evaluation import Evaluation
-from quant.measure.tasks import UNCOUNTED, task_of
+from quant.measure.tasks import UNCOUNTED, Evaluation, task_of
 from quant.model.spec import LABELLED, TEXTS, EncoderSpec
 from quant.quantized_model import Outputs, spec_of
 from quant.texts.corpora import CORPORA, SPLITS

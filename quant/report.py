@@ -29,7 +29,7 @@ from quant.calibrate import observe_all
 from quant.classify import Classifier
 from quant.evaluate import add_text_options, evaluate, read_both
 from quant.foreign.tokenizer import Tokens
-from quant.measure.evaluation import (
+from quant.measure.tasks import (
     Evaluation,
 )
 from quant.model import float_model

@@ -10,8 +10,8 @@ import numpy as np
 
 from quant.foreign.tokenizer import Tokens
 from quant.measure.compare import TensorError
-from quant.measure.evaluation import Evaluation
 from quant.measure.metrics import percent, points
+from quant.measure.tasks import Evaluation
 from quant.measure.verdict import ADVICE, AGREEMENT, SQNR_DB, judge
 
 SHOWN_TENSORS = 12  # before the fold

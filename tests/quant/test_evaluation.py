@@ -9,9 +9,8 @@ import pytest
 
 from quant.measure import metrics, vectors
 from quant.measure.entities import entities, scores, tagged
-from quant.measure.evaluation import Evaluation
 from quant.measure.metrics import class_scores, confusion_matrix, label_scores, mcnemar, wilson
-from quant.measure.tasks import TABLE
+from quant.measure.tasks import TABLE, Evaluation
 from quant.measure.vectors import cosines, distance, nearest, unit
 
 RIGHT = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 0]], bool)

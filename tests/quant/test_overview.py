@@ -7,7 +7,7 @@ import pytest
 
 from quant.foreign.tokenizer import Tokens
 from quant.measure.compare import TensorError
-from quant.measure.evaluation import Evaluation
+from quant.measure.tasks import Evaluation
 from quant.page import overview
 
 pytestmark = pytest.mark.slow
