@@ -26,14 +26,13 @@ from cli.progress import progress
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.calibrate import MAX_TOKENS
+from quant.calibrate import MAX_TOKENS, calibrated
 from quant.foreign.tokenizer import InputError, Tokens
 from quant.images import data as images
 from quant.measure.tasks import Task, Values, answer, task_of
 from quant.model.spec import LABELLED, QUESTION_ANSWERING, TEXTS
 from quant.quantized_model import QuantizedModel, spec_of
-from quant.texts.data_file import Review, add_columns, layout_of, until_a_text
-from quant.texts.rows import TextError
+from quant.texts.data_file import Review, TextError, add_columns, layout_of, until_a_text
 
 CHUNK = 256
 """Texts of --batch in memory at a time."""
@@ -237,7 +236,7 @@ def classify_command(options: argparse.Namespace) -> int:
     if options.batch is not None:
         return classify_file(options)
     text = read_standard_input() if options.text == "-" else options.text
-    _, classifier = Classifier.of(options)
+    classifier = Classifier.load(*calibrated(options, Classifier.TASKS))
     result = classifier.classify(classifier.tokens(text, options.pair, options.tokens))
     print(classifier.shown(result))
     if options.json:
@@ -257,7 +256,7 @@ def classify_file(options: argparse.Namespace) -> int:
         empty=True,
     )
     before = list(until_a_text(reviews, str(options.batch)))
-    _, classifier = Classifier.of(options)
+    classifier = Classifier.load(*calibrated(options, Classifier.TASKS))
     counts = Counts(task_of(spec))
     with ExitStack() as stack:
         file = sys.stdout

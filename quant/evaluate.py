@@ -33,7 +33,7 @@ from cli.workers import each
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, default_data
+from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, calibrated, default_data
 from quant.classify import Classifier
 from quant.foreign.tokenizer import Tokens
 from quant.images import data as images
@@ -86,7 +86,7 @@ def evaluate(
     }
     found = []
     says = f"evaluating float and golden: {counted(len(texts), spec.inputs)}"
-    with Bar(says, len(texts), spec.inputs, shorter="fewer --samples or --tokens") as bar:
+    with Bar(says, len(texts), spec.inputs) as bar:
         for name, outputs in each(run, classifier, cases, jobs=jobs, dask=dask):
             found.append(outputs)
             bar.advance(len(cases[name][0]))
@@ -153,7 +153,8 @@ def read_both(
     texts that cannot be read, for a model of another task, and where its checkpoint is gone.
     """
     reviews = read(options, spec_of(options, tasks))
-    quantized, classifier = Classifier.of(options)
+    quantized, model = calibrated(options, tasks)
+    classifier = Classifier.load(quantized, model)
     classifier.require_checkpoint()
     texts = [classifier.tokens(r.content, r.pair, max_tokens=options.tokens) for r in reviews]
     spec = classifier.spec

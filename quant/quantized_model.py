@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from golden import encoder, fast, store
 from golden.model import Model
-from quant import reader
-from quant.calibrate import MAX_TOKENS, default_out, ensure
-from quant.foreign import hub
-from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, fingerprint, load
+from quant import reader, which
+from quant.calibrate import MAX_TOKENS
+from quant.foreign.checkpoint import Checkpoint, fingerprint, load
 from quant.foreign.tokenizer import Tokens, encode
 from quant.measure.compare import TensorError, answering, compare
 from quant.measure.tasks import texts_of
@@ -58,18 +57,6 @@ class QuantizedModel:
     logit_scale: decode.Doubles
     reader: Reader
     checkpoint: Checkpoint | None
-
-    @classmethod
-    def of(
-        cls, options: argparse.Namespace, default: Path = DEFAULT_MODEL, out: Path | None = None
-    ) -> tuple[Path, Self]:
-        """The model that --model and --quantized name, and its folder; calibrated if needed."""
-        model = None if options.model is None else hub.local(options.model)
-        quantized: Path | None = options.quantized
-        if quantized is None:
-            out = out or default_out(model or default)
-            quantized = ensure(model := model or default, out, cls.TASKS)
-        return quantized, cls.load(quantized, model)
 
     @classmethod
     def load(cls, quantized: Path, model: Path | None, floats: bool = True) -> Self:
@@ -150,20 +137,18 @@ class QuantizedModel:
         return result
 
 
-def spec_of(
-    options: argparse.Namespace, tasks: Sequence[str] = TASKS, default: Path = DEFAULT_MODEL
-) -> EncoderSpec:
+def spec_of(options: argparse.Namespace, tasks: Sequence[str] = TASKS) -> EncoderSpec:
     """The spec of the model that --model and --quantized name, before anything is calibrated.
 
     So that texts that cannot be read are refused first. Raises UserError for another task.
     """
-    place: Path = options.quantized or hub.local(options.model or default)
-    if options.quantized is None:
-        spec = load(place).spec
+    choice = which.model_of(options)
+    if not choice.there and choice.checkpoint:
+        spec = load(choice.checkpoint).spec
     else:
-        with _reading(place):
-            spec = EncoderSpec.from_json(store.info_of(place)["spec"])
-    spec.require(tasks, place)
+        with _reading(choice.folder):
+            spec = EncoderSpec.from_json(store.info_of(choice.folder)["spec"])
+    spec.require(tasks, options.model or choice.folder)
     return spec
 
 

@@ -10,8 +10,9 @@ from cli import files
 import numpy as np
 from numpy.typing import NDArray
 
+from golden import store
 from quant.foreign import tokenizer
-from quant.foreign.checkpoint import Checkpoint
+from quant.foreign.checkpoint import Checkpoint, load
 from quant.foreign.tokenizer import PIPELINE, InputError, Picture, TextTokenizer, Tokens
 from quant.images import front
 from quant.images.files import read, read_rows
@@ -131,6 +132,16 @@ def of_quantized(directory: Path, info: dict[str, Any], spec: EncoderSpec) -> Re
     if "front" in info:
         return ImageReader(front.stored(directory, info["front"]))
     return TextTokenizer(tokenizer.stored(directory, info))
+
+
+def of_folder(directory: Path) -> tuple[EncoderSpec, Reader]:
+    """The spec and the reader of a quantized model or of a checkpoint."""
+    if not (directory / store.DESCRIPTION).is_file():
+        checkpoint = load(directory)
+        return checkpoint.spec, of_checkpoint(checkpoint)
+    info = store.info_of(directory)
+    spec = EncoderSpec.from_json(info["spec"])
+    return spec, of_quantized(directory, info, spec)
 
 
 def _of_rows(spec: EncoderSpec) -> RowReader:

@@ -175,8 +175,8 @@ def regress(
     began = time.perf_counter()
     order = [place for batch in batches for place in batch]
     results = each(simulate, setup, shares(reviews, batches), jobs=options.jobs, dask=options.dask)
-    says, shorter = f"simulating: {counted(len(reviews), spec.inputs)}", "fewer --texts or --tokens"
-    with Bar(says, len(reviews), spec.inputs, shorter=shorter) as bar:
+    says = f"simulating: {counted(len(reviews), spec.inputs)}"
+    with Bar(says, len(reviews), spec.inputs) as bar:
         verdicts = []
         for _, share in results:
             verdicts += share

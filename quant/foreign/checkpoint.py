@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from cli.options import MODEL
@@ -172,12 +173,20 @@ def _fingerprint(layout: Layout) -> str:
     """Names and contents, so that no file can take the place of another."""
     config, *others = (layout.encoder / name for name in (options.CONFIG, *processor.FILES))
     files = [f for f in (config, *resolve.files(layout.encoder), *others) if f.is_file()]
-    digest = hashlib.sha256(layout.content)
-    for file in [*files, *_weight_files(layout.encoder)]:
-        digest.update(f"{file.name} {file.stat().st_size} ".encode())
+    files += _weight_files(layout.encoder)
+    stats = [(file, file.stat()) for file in files]
+    return _digest(layout.content, tuple((f, s.st_size, s.st_mtime_ns, s.st_ino) for f, s in stats))
+
+
+@lru_cache(maxsize=8)
+def _digest(content: bytes, files: tuple[tuple[Path, int, int, int], ...]) -> str:
+    """SHA-256 of files, kept as long as size, time and inode of each say that none has changed."""
+    digest = hashlib.sha256(content)
+    for file, size, *_ in files:
+        digest.update(f"{file.name} {size} ".encode())
         try:
-            with file.open("rb") as content:
-                while piece := content.read(_PIECE):
+            with file.open("rb") as data:
+                while piece := data.read(_PIECE):
                     digest.update(piece)
         except OSError as error:
             raise _unreadable(file, error) from None

@@ -1,20 +1,22 @@
 """quant.evaluate on real reviews and on files: figures, labels, checkpoints that moved."""
 
 import json
-import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from golden import encoder, store
+from quant import calibrate as calibration
 from quant import evaluate, report
 from quant.calibrate import golden_logits
 from quant.calibrate import main as calibrate
 from quant.classify import Classifier
 from quant.classify import main as classify
 from quant.foreign.tokenizer import TextTokenizer, Tokens
-from tests.ending import exit_code, refusal
+from sim.regress import main as regress
+from tests.ending import refusal
 from tests.quant import tiny
 
 Capture = pytest.CaptureFixture[str]
@@ -166,13 +168,21 @@ def test_pairs_reach_calibration_evaluation_and_classification(
         ("--model", "empty.csv", "holds no text"),
         ("--model", "columns.csv", "has no column"),
         ("--model", "label.csv", "'label' is 7"),
-        ("--model", "digits", "no data set or file named 'digits'"),
         ("--quantized", "label.csv", "'label' is 7"),
     ],
 )
-@pytest.mark.parametrize("command", [evaluate, report, classify])
+@pytest.mark.parametrize(
+    ("main", "name"),
+    [
+        (evaluate.main, "--data"),
+        (report.main, "--data"),
+        (classify, "--batch"),
+        (regress, "--data"),
+    ],
+)
 def test_texts_that_cannot_be_read_are_refused_before_a_calibration(
-    command: Any,
+    main: Callable[[list[str]], int],
+    name: str,
     option: str,
     data: str,
     words: str,
@@ -182,17 +192,10 @@ def test_texts_that_cannot_be_read_are_refused_before_a_calibration(
     capsys: Capture,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("quant.quantized_model.ensure", lambda *_: pytest.fail("calibrated"))
+    monkeypatch.setattr(calibration, "ensure", lambda *_: pytest.fail("calibrated"))
     files = {"other.pdf": "good", "empty.csv": "text\n", "columns.csv": "a,b\n1,2\n"}
     for name, text in (files | {"label.csv": "text,label\ngood,7\n"}).items():
         Path(name).write_text(text)
     Path("folder").mkdir()
     model = tiny.write(Path("model")) if option == "--model" else quantized_directory
-    if command is classify:
-        if data == "digits":
-            return
-        assert exit_code(classify, ["--batch", data, option, str(model)]) == 2
-        assert words in capsys.readouterr().err
-        return
-    said = refusal(command.main, ["--data", data, option, str(model)], capsys)
-    assert re.search(re.escape(words), said)
+    assert words in refusal(main, [name, data, option, str(model)], capsys)

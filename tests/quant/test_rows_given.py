@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from golden import encoder, store
-from quant import ablation, calibrate, classify, evaluate, inspect, report
+from quant import ablation, calibrate, classify, evaluate, inspect, report, which
 from quant import embed as embedding
 from quant.classify import Classifier
 from quant.foreign import config as options
@@ -20,7 +20,7 @@ from quant.foreign.checkpoint import load
 from quant.images import data
 from quant.model import float_model
 from quant.model.spec import EMBEDDING, FILES, CheckpointError, EncoderSpec
-from quant.texts.rows import TextError
+from quant.texts.data_file import TextError
 from rtl.compile import __main__ as compiler
 from rtl.compile.image import read_image
 from sim import regress, run, vectors
@@ -205,7 +205,7 @@ def test_a_file_is_classified(
     assert (info["spec"]["given"], info["spec"]["rows"]) == (True, True)
     assert not model.embedding.token.any()
     assert not {"tokenizer", "front"} & set(info)
-    assert calibrate.ensure(folder, quantized) == quantized
+    assert which.is_made(quantized, folder)
     out, lines = tmp_path / "one.json", tmp_path / "lines.jsonl"
     common = ["--quantized", str(quantized)]
     assert classify.main([str(file), *common, "--json", str(out)]) == 0
