@@ -26,12 +26,13 @@ from cli.progress import progress
 import numpy as np
 from numpy.typing import NDArray
 
+from quant import reader
 from quant.calibrate import MAX_TOKENS, calibrated
 from quant.foreign.tokenizer import InputError, Tokens
 from quant.images import data as images
 from quant.measure.tasks import Task, Values, answer, task_of
 from quant.model.spec import LABELLED, QUESTION_ANSWERING, TEXTS
-from quant.quantized_model import QuantizedModel, spec_of
+from quant.quantized_model import QuantizedModel
 from quant.texts.data_file import Review, TextError, add_columns, layout_of, until_a_text
 
 CHUNK = 256
@@ -246,7 +247,7 @@ def classify_command(options: argparse.Namespace) -> int:
 
 def classify_file(options: argparse.Namespace) -> int:
     """Every text of --batch; the counts go to stderr where the lines go to standard output."""
-    spec = spec_of(options, Classifier.TASKS)
+    spec, _ = reader.of_options(options, Classifier.TASKS)
     reviews = images.stream(
         options.batch,
         inputs=spec.inputs,

@@ -27,12 +27,13 @@ from cli.words import counted
 import numpy as np
 from numpy.typing import NDArray
 
+from quant import reader
 from quant.calibrate import MAX_TOKENS, SENTENCES, calibrated
 from quant.foreign.tokenizer import InputError, Tokens
 from quant.images import data as images
 from quant.measure.vectors import cosines, nearest, unit
 from quant.model.spec import EMBEDDING, TEXTS
-from quant.quantized_model import QuantizedModel, spec_of
+from quant.quantized_model import QuantizedModel
 from quant.texts.corpora import CORPORA
 from quant.texts.data_file import Review, TextError, add_columns, layout_of, until_a_text
 from quant.which import PACKAGE
@@ -290,7 +291,7 @@ def embed_command(options: argparse.Namespace) -> int:
     check_arguments(options)
     if options.quantized is None:
         options.model = options.model or packaged()
-    inputs = spec_of(options, Embedder.TASKS).inputs
+    inputs = reader.of_options(options, Embedder.TASKS)[0].inputs
     options.data = options.data or images.usual(inputs, SENTENCES)
     reviews = texts(options, inputs)
     quantized, model = calibrated(options, Embedder.TASKS)

@@ -33,13 +33,14 @@ from cli.workers import each
 import numpy as np
 from numpy.typing import NDArray
 
+from quant import reader
 from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, calibrated, default_data
 from quant.classify import Classifier
 from quant.foreign.tokenizer import Tokens
 from quant.images import data as images
 from quant.measure.tasks import UNCOUNTED, Evaluation, task_of
 from quant.model.spec import LABELLED, TEXTS, EncoderSpec
-from quant.quantized_model import Outputs, spec_of
+from quant.quantized_model import Outputs
 from quant.texts.corpora import CORPORA, SPLITS
 from quant.texts.data_file import Review, add_columns, layout_of
 
@@ -152,7 +153,7 @@ def read_both(
     The texts are read before a model is calibrated, which takes a minute. Raises UserError for
     texts that cannot be read, for a model of another task, and where its checkpoint is gone.
     """
-    reviews = read(options, spec_of(options, tasks))
+    reviews = read(options, reader.of_options(options, tasks)[0])
     quantized, model = calibrated(options, tasks)
     classifier = Classifier.load(quantized, model)
     classifier.require_checkpoint()

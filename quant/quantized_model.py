@@ -1,8 +1,6 @@
 """The integer model with its tokenizer, read from the folder of `quant.calibrate`."""
 
-import argparse
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -15,7 +13,7 @@ from numpy.typing import NDArray
 
 from golden import encoder, fast, store
 from golden.model import Model
-from quant import reader, which
+from quant import reader
 from quant.calibrate import MAX_TOKENS
 from quant.foreign.checkpoint import Checkpoint, fingerprint, load
 from quant.foreign.tokenizer import Tokens, encode
@@ -68,7 +66,7 @@ class QuantizedModel:
         together, and where the model is for another task.
         """
         integer_model, info = store.load(quantized)
-        with _reading(quantized):
+        with reader.reading(quantized):
             spec = EncoderSpec.from_json(info["spec"])
             scale = decode.scale(info["tensors"]["logits"])
             if floats:
@@ -135,35 +133,6 @@ class QuantizedModel:
                 encoder.run(its.model, text.ids, text.types, trace=codes_of)
                 compare(result.errors, trace, answering(spec, codes_of), self.info["tensors"])
         return result
-
-
-def spec_of(options: argparse.Namespace, tasks: Sequence[str] = TASKS) -> EncoderSpec:
-    """The spec of the model that --model and --quantized name, before anything is calibrated.
-
-    So that texts that cannot be read are refused first. Raises UserError for another task.
-    """
-    choice = which.model_of(options)
-    if not choice.there and choice.checkpoint:
-        spec = load(choice.checkpoint).spec
-    else:
-        with _reading(choice.folder):
-            spec = EncoderSpec.from_json(store.info_of(choice.folder)["spec"])
-    spec.require(tasks, options.model or choice.folder)
-    return spec
-
-
-@contextmanager
-def _reading(quantized: Path) -> Iterator[None]:
-    """UserError where the description of a quantized model lacks what is read of it."""
-    try:
-        yield
-    except UserError as error:
-        path = quantized / store.DESCRIPTION
-        raise error if str(path) in str(error) else UserError(f"{path}: {error}") from None
-    except (KeyError, TypeError) as error:
-        raise UserError(
-            f"{quantized / store.DESCRIPTION}: its info has no usable {error}; calibrate again"
-        ) from None
 
 
 def _places(directory: Path, quantized: Path) -> Iterator[Path]:

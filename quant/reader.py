@@ -1,23 +1,27 @@
 """What makes tokens of an input: a tokenizer of texts, a front end of images, or files of rows."""
 
-from collections.abc import Sequence
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from cli import files
+from cli.errors import UserError
 
 import numpy as np
 from numpy.typing import NDArray
 
 from golden import store
+from quant import which
 from quant.foreign import tokenizer
 from quant.foreign.checkpoint import Checkpoint, load
 from quant.foreign.tokenizer import PIPELINE, InputError, Picture, TextTokenizer, Tokens
 from quant.images import front
 from quant.images.files import read, read_rows
 from quant.images.front import Front
-from quant.model.spec import EncoderSpec
+from quant.model.spec import TASKS, EncoderSpec
 
 
 class ImageReader:
@@ -134,14 +138,37 @@ def of_quantized(directory: Path, info: dict[str, Any], spec: EncoderSpec) -> Re
     return TextTokenizer(tokenizer.stored(directory, info))
 
 
-def of_folder(directory: Path) -> tuple[EncoderSpec, Reader]:
-    """The spec and the reader of a quantized model or of a checkpoint."""
-    if not (directory / store.DESCRIPTION).is_file():
-        checkpoint = load(directory)
+def of_options(
+    options: argparse.Namespace, tasks: Sequence[str] = TASKS
+) -> tuple[EncoderSpec, Reader]:
+    """The spec and the reader of the model that --model and --quantized name.
+
+    Nothing is calibrated, so that texts that cannot be read are refused first. Raises UserError for
+    another task than these.
+    """
+    choice = which.model_of(options)
+    if not choice.there and choice.checkpoint:
+        checkpoint = load(choice.checkpoint)
+        checkpoint.spec.require(tasks, options.model)
         return checkpoint.spec, of_checkpoint(checkpoint)
-    info = store.info_of(directory)
-    spec = EncoderSpec.from_json(info["spec"])
-    return spec, of_quantized(directory, info, spec)
+    info = store.info_of(choice.folder)
+    with reading(choice.folder):
+        spec = EncoderSpec.from_json(info["spec"])
+    spec.require(tasks, options.model or choice.folder)
+    return spec, of_quantized(choice.folder, info, spec)
+
+
+@contextmanager
+def reading(quantized: Path) -> Iterator[None]:
+    """UserError where the description of a quantized model lacks what is read of it."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{quantized / store.DESCRIPTION}: {error}") from None
+    except (KeyError, TypeError) as error:
+        raise UserError(
+            f"{quantized / store.DESCRIPTION}: its info has no usable {error}; calibrate again"
+        ) from None
 
 
 def _of_rows(spec: EncoderSpec) -> RowReader:

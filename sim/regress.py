@@ -29,12 +29,13 @@ from cli.workers import each
 import numpy as np
 
 from golden import fast as golden_fast
+from quant import reader
 from quant.calibrate import DEFAULT_DATA
 from quant.images import data as images
 from quant.measure.tasks import TABLE, UNCOUNTED, likeness, task_of, texts_of
 from quant.model import float_model
 from quant.model.spec import LABELLED, TEXTS
-from quant.quantized_model import QuantizedModel, spec_of
+from quant.quantized_model import QuantizedModel
 from quant.texts.data_file import Review as Text
 from quant.texts.data_file import add_columns, layout_of
 from rtl.compile.batches import pack
@@ -116,7 +117,7 @@ def sample(texts: int, size: int) -> set[int]:
 
 def read(options: argparse.Namespace) -> list[Text]:
     """The texts that the options name; UserError where they cannot be read."""
-    spec, layout = spec_of(options), layout_of(options)
+    (spec, _), layout = reader.of_options(options), layout_of(options)
     options.data = options.data or images.usual(spec.inputs, DEFAULT_DATA)
     return images.load(
         spec.inputs, options.data, SPLIT, names=spec.labels, layout=layout, task=spec.task

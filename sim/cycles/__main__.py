@@ -361,14 +361,14 @@ def _check(options: argparse.Namespace, bus: Bus | None) -> None:
 
 def _batches(options: argparse.Namespace) -> None:
     """Texts a second."""
-    model, directory, fixed = shape_of(options)
-    spec, its = reader.of_folder(directory)
-    options.tokens = _lengths(options, fixed)
+    spec, its = reader.of_options(options)
     data = options.data or images.usual(spec.inputs, DEFAULT_DATA)
     texts = images.load(spec.inputs, data, "test", names=(), task=spec.task)
     texts = texts[: options.texts or TEXTS]
     if not texts:
         raise UserError(f"{data} holds no text: nothing would be counted")
+    model, directory, fixed = shape_of(options)
+    options.tokens = _lengths(options, fixed)
     cut = {
         tokens: [len(encode(spec, its, t.content, t.pair, tokens).ids) for t in texts]
         for tokens in options.tokens
