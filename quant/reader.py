@@ -11,7 +11,6 @@ from cli import files
 from cli.errors import UserError
 
 import numpy as np
-from numpy.typing import NDArray
 
 from golden import store
 from quant import which
@@ -22,6 +21,7 @@ from quant.images import front
 from quant.images.files import read, read_rows
 from quant.images.front import Front
 from quant.model.spec import TASKS, EncoderSpec
+from quant.texts.data_file import Content
 
 
 class ImageReader:
@@ -31,19 +31,10 @@ class ImageReader:
         self.front = front
         self.resolved = None
 
-    def encode(
-        self,
-        text: str | Sequence[str] | NDArray[np.uint8],
-        pair: str | None = None,
-        *,
-        limit: int,
-        words: bool = False,
-        answer: bool = False,
-    ) -> Tokens:
+    def encode(self, text: Content, pair: str | None = None, *, limit: int, **_: bool) -> Tokens:
         """The tokens of an image, which is a file's path or the pixels themselves.
 
-        Every image has as many, so InputError is also raised for a limit below them, besides a
-        pair, and whatever `quant.images.files.read` and the front end refuse.
+        Every image has as many. InputError for a pair and for a limit below them.
         """
         if pair is not None:
             raise InputError("a model of images reads one image: give no pair")
@@ -78,19 +69,9 @@ class RowReader:
         self.hidden, self.most = hidden, most
 
     def encode(
-        self,
-        text: str | Sequence[str] | NDArray[np.uint8],
-        pair: str | None = None,
-        *,
-        limit: int,
-        words: bool = False,
-        answer: bool = False,
+        self, text: Content, pair: str | None = None, *, limit: int, words: bool = False, **_: bool
     ) -> Tokens:
-        """The tokens of a file, a row each, called by their numbers; each is a word by itself.
-
-        InputError for a pair, for what `quant.images.files.read_rows` refuses, and for more rows
-        than the limit.
-        """
+        """The tokens of a file, a row each, called by their numbers; each is a word by itself."""
         if pair is not None:
             raise InputError("a model of rows reads one file: give no pair")
         if not isinstance(text, str) or not text.strip():
@@ -118,12 +99,9 @@ Reader: TypeAlias = TextTokenizer | ImageReader | RowReader
 
 def of_checkpoint(checkpoint: Checkpoint) -> Reader:
     """That of a checkpoint as loaded."""
-    if checkpoint.spec.rows:
-        return _of_rows(checkpoint.spec)
-    if checkpoint.front is not None:
-        return ImageReader(checkpoint.front)
-    assert checkpoint.resolved is not None
-    return TextTokenizer(checkpoint.resolved)
+    if checkpoint.resolved is not None and not checkpoint.spec.given:
+        return TextTokenizer(checkpoint.resolved)
+    return ImageReader(checkpoint.front) if checkpoint.front else _of_rows(checkpoint.spec)
 
 
 def of_quantized(directory: Path, info: dict[str, Any], spec: EncoderSpec) -> Reader:
@@ -187,10 +165,7 @@ def facts(checkpoint: Checkpoint) -> dict[str, Any]:
 
 def save(checkpoint: Checkpoint, out: Path) -> None:
     """Beside a quantized model, which can then be used alone."""
-    if checkpoint.spec.rows:
-        return
     if checkpoint.front is not None:
         checkpoint.front.save(out)
-        return
-    assert checkpoint.resolved is not None
-    files.write(out / PIPELINE, checkpoint.resolved.pipeline.encode())
+    elif checkpoint.resolved is not None and not checkpoint.spec.rows:
+        files.write(out / PIPELINE, checkpoint.resolved.pipeline.encode())

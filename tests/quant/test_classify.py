@@ -179,11 +179,11 @@ def test_texts_are_read_as_they_are_needed(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("text,label\ngood,1\nbad,2\n", "texts.csv:3: 'label' is 2"),
+        ("text,label\ngood,1\nbad,2\n", "texts.csv:3: 'label' is '2'"),
         ("text,label\n  ,1\n,0\n", "holds no text"),
         ("text,label\ngood,fine\n", "texts.csv:2: 'label' is"),
         ("text\ngood\n\u200b\n", "text 2: "),
-        ("words\ngood\n", "has no column 'text': its header is words"),
+        ("words\ngood\n", "no column 'text' among words"),
     ],
 )
 def test_a_bad_file_leaves_what_was_there(
@@ -210,7 +210,7 @@ def test_a_bad_file_leaves_what_was_there(
         ("--batch x.csv -o ./x.csv", "--out x.csv is the file that is read"),
         ("good --quantized nowhere", "nowhere"),
         ("good --model nowhere", "no checkpoint directory nowhere"),
-        ("\u200b --quantized Q", "the text is empty"),
+        ("\u200b --quantized Q", "holds nothing that the vocabulary knows"),
         ("good --quantized Q --tokens 2", "leaves no room for the text"),
         ("good --quantized damaged", "quantized.npz: its SHA-256 is not the one in"),
         ("good --quantized names", "quantized.json: the labels 'positive' and 'positive '"),

@@ -166,9 +166,9 @@ def test_pairs_reach_calibration_evaluation_and_classification(
         ("--model", "folder", "folder"),
         ("--model", "other.pdf", "other.pdf"),
         ("--model", "empty.csv", "holds no text"),
-        ("--model", "columns.csv", "has no column"),
-        ("--model", "label.csv", "'label' is 7"),
-        ("--quantized", "label.csv", "'label' is 7"),
+        ("--model", "columns.csv", "no column 'text'"),
+        ("--model", "label.csv", "'label' is '7'"),
+        ("--quantized", "label.csv", "'label' is '7'"),
     ],
 )
 @pytest.mark.parametrize(
@@ -194,8 +194,8 @@ def test_texts_that_cannot_be_read_are_refused_before_a_calibration(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(calibration, "ensure", lambda *_: pytest.fail("calibrated"))
     files = {"other.pdf": "good", "empty.csv": "text\n", "columns.csv": "a,b\n1,2\n"}
-    for name, text in (files | {"label.csv": "text,label\ngood,7\n"}).items():
-        Path(name).write_text(text)
+    for file, text in (files | {"label.csv": "text,label\ngood,7\n"}).items():
+        Path(file).write_text(text)
     Path("folder").mkdir()
     model = tiny.write(Path("model")) if option == "--model" else quantized_directory
     assert words in refusal(main, [name, data, option, str(model)], capsys)
