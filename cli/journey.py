@@ -32,7 +32,6 @@ JOURNEY: dict[str, tuple[Command, ...]] = {
         Command("similarity", "quant.similarity", "the cosine of two texts"),
         Command("evaluate", "quant.evaluate", "accuracy, agreement with the float model, SQNR"),
         Command("report", "quant.report", "one HTML page of a calibration"),
-        Command("ablation", "quant.ablation", "the worth of each choice of the numerics"),
     ),
     "The accelerator": (
         Command("simulate", "sim.run", "a text through golden and simulated Verilog, every bit"),

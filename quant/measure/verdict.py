@@ -34,8 +34,7 @@ _DECIDED = {
 """What both models decide of their inputs, of the tasks that decide."""
 
 ADVICE = (
-    "inputs like those that the model will see (--data), more of them (--samples), another "
-    "--method, --remedies all"
+    "inputs like those that the model will see (--data), more of them (--samples), --remedies all"
 )
 
 

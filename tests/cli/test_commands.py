@@ -139,11 +139,11 @@ def test_a_number_that_is_none(name, capsys):
 @pytest.mark.parametrize(
     ("command", "option"),
     [
-        *((f"quant.{name}", "--model") for name in ("ablation", "calibrate", "evaluate", "report")),
+        *((f"quant.{name}", "--model") for name in ("calibrate", "evaluate", "report")),
         *((f"quant.{name}", "--model") for name in ("embed", "similarity")),
         *((f"quant.{name}", "--quantized") for name in ("classify", "embed", "evaluate", "report")),
         ("quant.similarity", "--quantized"),
-        *((f"quant.{name}", "--data") for name in ("ablation", "calibrate")),
+        ("quant.calibrate", "--data"),
         *((name, "--quantized") for name in ("quant.export", "rtl.compile", "sim.cycles")),
     ],
 )

@@ -69,7 +69,7 @@ def test_a_slip_is_answered_with_the_command() -> None:
 def test_a_command_calls_itself_and_others_as_it_was_called(tmp_path: Path) -> None:
     help_ = run("calibrate", "--help", folder=tmp_path).stdout
     assert help_.startswith("usage: bert2rtl calibrate ")
-    assert "\n  bert2rtl calibrate --method mse" in help_
+    assert "\n  bert2rtl calibrate --samples 256" in help_
     assert "python -m" not in help_
     done = run("cycles", "--quantized", str(tmp_path), folder=tmp_path)
     assert done.returncode == 2

@@ -7,7 +7,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from quant.foreign.checkpoint import Checkpoint
 from quant.foreign.tokenizer import TextTokenizer
 from quant.measure.compare import TensorError, compare
 from quant.model import float_model
-from quant.quantize import choose, rounding, trials
+from quant.quantize import choose, rounding
 from quant.quantize.encoder import Quantized, quantize
 from quant.quantize.observers import Observer, observe
 from quant.quantize.options import REMEDIES, Options
@@ -95,7 +94,6 @@ def test_refusals_are_one_line(
     [
         (["--samples", "0"], "0 is out of range: it must be 1 or more"),
         (["--tokens", "many"], "'many' is not a whole number"),
-        (["--method", "best"], "invalid choice: 'best'"),
         (
             ["--remedies", "centre,magic"],
             "'magic' is no remedy: allowed auto, none, all, centre, balance, split",
@@ -194,84 +192,6 @@ def test_interruption_writes_nothing(
     assert not out.exists()
 
 
-@pytest.mark.parametrize("killed", [False, True])
-def test_what_was_interrupted_goes_on(
-    killed: bool,
-    model: Path,
-    data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The same files as without, and no combination of remedies is tried twice."""
-    monkeypatch.setattr(choose, "LEFT", 1.0)  # so that each is left out in turn
-    arguments = ["--model", str(model), "--data", str(data), "--out"]
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    assert calibrate.main([*arguments, str(whole)]) == 0
-    tried: list[tuple[str, ...]] = []
-    compact = calibrate.Calibrator.compact
-
-    def counted(self: calibrate.Calibrator, options: Options, run: None = None) -> Quantized:
-        tried.append(options.remedies or ())
-        if len(tried) == 4:
-            raise MemoryError if killed else KeyboardInterrupt
-        return compact(self, options, run)
-
-    monkeypatch.setattr(calibrate.Calibrator, "compact", counted)
-    assert calibrate.main([*arguments, str(out)]) == (3 if killed else 130)
-    assert [file.name for file in out.iterdir()] == [trials.UNFINISHED]
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert killed or said == (
-        f"interrupted: {out} keeps the errors of 3 choices of remedies, and the same command goes "
-        "on from there"
-    )
-    assert calibrate.main([*arguments, str(out)]) == 0
-    assert capsys.readouterr().err.count("remedies tried before: ") == 3
-    assert tried[3] == tried[4]
-    assert len(set(tried)) == len(tried) - 1 - (tried[-1] in tried[:-1])  # the last is what is kept
-    for file in (*out.iterdir(), *whole.iterdir()):
-        assert out.joinpath(file.name).read_bytes() == whole.joinpath(file.name).read_bytes()
-
-
-@pytest.mark.parametrize(
-    "change",
-    ["", "text", "types", "fewer", "order", "method", "precise", "weights", "task", "code",
-     "torn", "other"],
-)  # fmt: skip
-def test_only_the_same_calibration_goes_on(
-    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, options, file = checkpoint(), Options(), tmp_path / "trials.json"
-    texts = inputs(3, 1, source.spec)
-    begun = trials.Trials(file, source, texts, options)
-    for names, error in (((), 0.1), (REMEDIES, inf), (("wide", "round"), 1 / 3)):
-        begun.add(names, error)
-    first = texts[0]
-    match change:
-        case "text":
-            texts = [replace(first, ids=first.ids ^ 1), *texts[1:]]
-        case "types":
-            texts = [replace(first, types=first.types ^ 1), *texts[1:]]
-        case "fewer":
-            texts = texts[:2]
-        case "order":
-            texts = texts[::-1]
-        case "method" | "precise":
-            options = Options(**{change: {"method": "mse", "precise": True}[change]})
-        case "weights":
-            source = replace(source, sha256="1" * 64)
-        case "task":
-            source = replace(source, spec=replace(source.spec, task="regression"))
-        case "code":
-            monkeypatch.setattr(trials, "digest_of", lambda _: "other")
-        case "torn":
-            file.write_bytes(file.read_bytes()[:-9])
-        case "other":
-            file.write_text("[]")
-    found = trials.Trials(file, source, texts, options).errors
-    assert found == ({} if change else begun.errors)
-
-
 def test_a_model_whose_scores_saturate_later_is_refused(shipped: Checkpoint, texts: list) -> None:
     """Calibrated on one text, checked on others that reach further."""
     observers, _ = calibrate.observe_all(shipped, texts[:1])
@@ -355,9 +275,7 @@ def test_what_calibration_saves_changes_no_integer(remedies: tuple[str, ...]) ->
         observers = calibrate.observe_all(replace(source, arrays=arrays.arrays), texts)[0]
     watch = partial(rounding.watch, texts=texts)
     expected = quantize(source.spec, arrays, observers, options, watch)
-    for histogram in (False, True):
-        made = calibrate.Calibrator(source, texts, histogram=histogram).quantize(options)
-        assert_same(made, expected)
+    assert_same(calibrate.Calibrator(source, texts).quantize(options), expected)
 
 
 def test_remedies_are_chosen_on_the_first_tokens_as_if_there_were_no_others(

@@ -459,7 +459,7 @@ def test_the_classes_of_a_file(tmp_path: Path, capsys) -> None:
 
 @pytest.mark.slow
 def test_every_command_decides_or_asks(tmp_path: Path, capsys) -> None:
-    from quant import ablation, calibrate, classify, evaluate, inspect
+    from quant import calibrate, classify, evaluate, inspect
 
     model = tiny.write(tmp_path / "model", {"id2label": {"0": "1", "1": "2", "2": "3"}})
     quantized, out = tmp_path / "quantized", tmp_path / "out.jsonl"
@@ -475,7 +475,6 @@ def test_every_command_decides_or_asks(tmp_path: Path, capsys) -> None:
         evaluate: [*both, "--data"],
         classify: [*both, "-o", str(out), "--batch"],
         inspect: [str(model), "--data"],
-        ablation: [*base, "--calibration", str(sure), "--data"],
     }
     for command in (calibrate, inspect):  # they need no labels
         assert command.main([*commands.pop(command), str(doubt)]) == 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from golden import encoder, store
-from quant import ablation, calibrate, classify, embed, embedder, evaluate, inspect, report
+from quant import calibrate, classify, embed, embedder, evaluate, inspect, report
 from quant.foreign.checkpoint import load
 from quant.foreign.tokenizer import TextTokenizer
 from quant.similarity import main as similarity
@@ -219,7 +219,6 @@ def test_inspect_says_what_it_is(
         (classify.main, ["good", "--quantized"]),
         (evaluate.main, ["--model"]),
         (report.main, ["--model"]),
-        (ablation.main, ["--model"]),
     ],
 )
 def test_commands_on_classes_say_what_to_use(

@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from golden import encoder, store
-from quant import ablation, calibrate, classify, evaluate, inspect, report, which
+from quant import calibrate, classify, evaluate, inspect, which
 from quant import embed as embedding
 from quant.classify import Classifier
 from quant.foreign import config as options
@@ -251,25 +251,12 @@ def test_other_commands_take_files(
     assert vectors.main(cut) == 0
 
 
-def test_a_report_draws_the_first_rows_of_a_file(
-    quantized: Path, folder: Path, file: Path, source: Path, tmp_path: Path, monkeypatch
-) -> None:
-    page = tmp_path / "page.html"
-    given = ["--data", str(source), "--sentence", str(file)]
-    common = ["--model", str(folder), "--quantized", str(quantized), "--out", str(page)]
-    monkeypatch.setattr(report, "TOKENS_DRAWN", 3)
-    assert report.main([*common, *given]) == 0
-    assert "of 5 tokens the first 3" in page.read_text()
-
-
 @pytest.mark.slow
 def test_slower_commands_take_files(
-    quantized: Path, folder: Path, file: Path, source: Path, tmp_path: Path
+    quantized: Path, file: Path, source: Path, tmp_path: Path
 ) -> None:
-    """Ablation, a bench without Python, and cycles of batches."""
+    """A bench without Python, and cycles of batches."""
     common = ["--quantized", str(quantized)]
-    observed = ["--calibration", str(source), "--part", "remedies"]
-    assert ablation.main(["--model", str(folder), "--data", str(source), *observed]) == 0
     made = ["-o", str(tmp_path / "bench"), "--text", str(file), "--lanes", "4"]
     assert benches.main(["accelerator", *common, *made]) == 0
     lengths = ["--lanes", "4", "--tokens", str(MOST), "--batch", "20", "--data", str(source)]
@@ -371,7 +358,7 @@ def test_what_takes_no_rows_says_so(
     refused(classify.main, [" ", *common], "the path of the rows is empty")
     refused(classify.main, [str(file), "--tokens", "4", *common], "limit is 4: give --tokens 5")
     refused(classify.main, [str(file), "--model", str(folder)], NONE_AT_HAND)
-    for main in (calibrate.main, evaluate.main, ablation.main):
+    for main in (calibrate.main, evaluate.main):
         refused(main, ["--model", str(folder)], NONE_AT_HAND)
     for main in (evaluate.main, run.main, regress.main, vectors.main):
         refused(main, common, NONE_AT_HAND)
