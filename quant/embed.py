@@ -35,8 +35,7 @@ from quant.measure.metrics import spearman
 from quant.measure.vectors import cosines, ndcg, nearest, of_pairs
 from quant.model.spec import TEXTS
 from quant.texts.corpora import CORPORA
-from quant.texts.data_file import Review, add_columns, layout_of, until_a_text
-from quant.texts.rows import TextError
+from quant.texts.data_file import Review, TextError, add_columns, layout_of, until_a_text
 
 SPLIT = "test"
 COMPARED = 1000

@@ -49,15 +49,14 @@ from quant.measure.paired import run as run_both
 from quant.measure.word_evaluation import UNCOUNTED, WordEvaluation
 from quant.model.spec import CLASSIFICATION, LABELLED, MULTI_LABEL, TOKEN_CLASSIFICATION
 from quant.texts.corpora import CORPORA, SPLITS, check_there
-from quant.texts.data_file import Review, add_columns, layout_of
-from quant.texts.targets import Targets
+from quant.texts.data_file import Review, Targets, add_columns, layout_of
 
 TRACED = 32
 LISTED = 5
 WIDTH = 40
 
 Right = int | Targets | NDArray[np.int64]
-"""What a file says of a text: a class, targets (quant.texts.targets), or each token's class."""
+"""What a file says of a text: a class, targets, or each token's class."""
 
 EXAMPLES = """\
 examples:

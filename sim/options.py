@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from cli.errors import UserError
-from cli.options import add_columns, add_model, positive
+from cli.options import add_columns, add_model, positive, whole
 
 from golden.model import Model
 from golden.store import load
@@ -21,6 +22,7 @@ from quant.quantize.options import applicable
 from quant.quantize.stand_in import stand_in
 from quant.quantized_model import QuantizedModel
 from rtl.compile.fit import fixed_tokens
+from rtl.interface.config import LANES
 
 ROW_LATENCY = 20
 
@@ -39,6 +41,27 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 def add_lane_options(parser: argparse.ArgumentParser) -> None:
     """Add the choices of a configuration that change cycles and no limit."""
     add_columns(parser)
+
+
+def listed(one: Callable[[str], int]) -> Callable[[str], list[int]]:
+    """The type of an option that takes different values with commas between them."""
+
+    def convert(text: str) -> list[int]:
+        found = [one(part) for part in text.split(",")]
+        if len(set(found)) != len(found):
+            raise argparse.ArgumentTypeError(f"{text!r}: give each value once")
+        return found
+
+    return convert
+
+
+def lane_number(text: str) -> int:
+    """The type of a number of lanes."""
+    value = int(whole(1)(text))
+    if value not in LANES:
+        allowed = ", ".join(map(str, LANES))
+        raise argparse.ArgumentTypeError(f"invalid choice: {value} (choose from {allowed})")
+    return value
 
 
 def lanes_of(options: argparse.Namespace) -> dict[str, int | None]:

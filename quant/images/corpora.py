@@ -22,7 +22,7 @@ from cli.extras import how
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.texts.rows import TextError
+from quant.texts.data_file import TextError
 
 Images = tuple[NDArray[np.uint8], NDArray[np.int64]]
 """Images [n, height, width] and their labels [n]."""

@@ -8,7 +8,7 @@
   [n, C] for the C outputs of a model of several labels (0 and 1) or of numbers. Rows have none.
 - An image or a .npy file itself is one without a label.
 
-Labels are read as those of texts are (quant.texts.data_label).
+Labels are read as those of texts are (quant.texts.data_file).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,13 +28,18 @@ from quant.model.spec import (
     TOKEN_CLASSIFICATION,
 )
 from quant.texts import corpora as texts
-from quant.texts import parquet
-from quant.texts.data_file import TEXT_COLUMNS, Layout, Review, stream_texts
-from quant.texts.data_label import Labels
-from quant.texts.rows import TextError
+from quant.texts.data_file import (
+    PARQUET,
+    TEXT_COLUMNS,
+    Layout,
+    Review,
+    TextError,
+    class_of,
+    stream_texts,
+)
 
 COLUMNS = ("image", "image_path", "file_name", "file", "path", *TEXT_COLUMNS)
-TABLES = (".csv", ".tsv", ".jsonl", ".txt", *parquet.SUFFIXES)
+TABLES = (".csv", ".tsv", ".jsonl", ".txt", *PARQUET)
 ARRAYS = ".npz"
 DIGITS = "digits"
 
@@ -115,14 +120,14 @@ def stream(
         for place, (image, label) in enumerate(zip(images, labels, strict=True), 1):
             yield Review(f"{source} {split} {place}", int(label), image=image)
     elif path.is_dir():
-        yield from _folder(kind, path, names, layout, task)
+        yield from _folder(kind, path, names, task)
     elif path.suffix.lower() in TABLES:
         defaults = replace(layout, texts=COLUMNS, stored=stored if kind.arrays else None)
         for review in stream_texts(path, names=names, layout=defaults, task=task, empty=empty):
             inside = review.image is not None or not review.present
             yield review if inside else replace(review, text=str(path.parent / review.text))
     elif kind.arrays and path.suffix.lower() == ARRAYS:
-        yield from _arrays(path, names, layout, task)
+        yield from _arrays(path, names, task)
     elif path.is_file():
         yield Review(str(path), None)
     else:
@@ -134,20 +139,16 @@ def stream(
         )
 
 
-def _folder(
-    kind: _Kind, path: Path, names: Sequence[str] | None, layout: Layout, task: str
-) -> Iterator[Review]:
+def _folder(kind: _Kind, path: Path, names: Sequence[str] | None, task: str) -> Iterator[Review]:
     folders = sorted(one for one in path.iterdir() if one.is_dir() and one.name[0] != ".")
     if not folders or names == () or task != CLASSIFICATION:
         for file in _files(kind, path):
             yield Review(str(file), None)
         return
     of_folders = sorted(folder.name for folder in folders) if names is None else names
-    values: list[tuple[int, list[object]]] = [(0, [one.name]) for one in folders]
-    labels = _labels(path, of_folders, layout, values)
     for folder in folders:
         try:
-            label = labels.index(folder.name)
+            label = class_of(folder.name, tuple(of_folders))
         except ValueError as error:
             raise TextError(f"{folder}: its name {error}") from None
         for file in _files(kind, folder):
@@ -165,19 +166,7 @@ def _files(kind: _Kind, path: Path) -> list[Path]:
     return files
 
 
-def _labels(
-    path: Path,
-    names: Sequence[str] | None,
-    layout: Layout,
-    values: Sequence[tuple[int, Sequence[object]]],
-) -> Labels:
-    labels = Labels(path, names, layout.labels_are)
-    if labels.doubtful:
-        labels.settle(values)
-    return labels
-
-
-def _arrays(path: Path, names: Sequence[str] | None, layout: Layout, task: str) -> Iterator[Review]:
+def _arrays(path: Path, names: Sequence[str] | None, task: str) -> Iterator[Review]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             images = archive["images"]
@@ -198,10 +187,13 @@ def _arrays(path: Path, names: Sequence[str] | None, layout: Layout, task: str) 
     if values is not None and task != CLASSIFICATION:
         yield from _targets(path, images, np.array(values), len(names or ()), task)
         return
-    labels = _labels(path, names, layout, [(0, values or ())])
     for place, image in enumerate(images):
         try:
-            label = None if values is None else labels.index(values[place])
+            label = (
+                None
+                if values is None
+                else class_of(str(values[place]), None if names is None else tuple(names))
+            )
         except ValueError as error:
             raise TextError(f"{path}: label {place} {error}") from None
         yield Review(f"{path} {place}", label, image=image)

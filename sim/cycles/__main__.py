@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import cycle, product
 
@@ -38,7 +38,9 @@ from sim.options import (
     add_memory_options,
     add_model_options,
     add_stream_ahead,
+    lane_number,
     lanes_of,
+    listed,
     model_of,
     quantized_of,
     shape_of,
@@ -196,19 +198,6 @@ def _print_by_memory(found: dict[int, dict[int, int]], streamed: int) -> None:
     )
 
 
-def listed(one: Callable[[str], int]) -> Callable[[str], list[int]]:
-    """The type of an option that takes one value or several, with commas between them."""
-    return lambda text: list(dict.fromkeys(one(part) for part in text.split(",")))
-
-
-def _lanes(text: str) -> int:
-    value = whole(1)(text)
-    if value not in LANES:
-        allowed = ", ".join(map(str, LANES))
-        raise argparse.ArgumentTypeError(f"invalid choice: {value} (choose from {allowed})")
-    return int(value)
-
-
 def _shape(text: str) -> list[int]:
     values = [whole(1)(part) for part in text.split(",")]
     if len(values) != 3:
@@ -279,7 +268,7 @@ def _parser() -> Parser:
     )
     result.add_argument(
         "--lanes",
-        type=listed(_lanes),
+        type=listed(lane_number),
         default=[DEFAULT_LANES],
         metavar="N",
         help=f"N lanes: some of {_listed(LANES)} (default: {DEFAULT_LANES})",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cli import command
 from cli.command import Exit, run_command
-from cli.errors import Different, Interrupted, ToolError
+from cli.errors import Different, Interrupted, ToolError, UserError
 from cli.files import write_json
 from cli.options import Parser, add_json
 
@@ -30,8 +30,8 @@ def missing(name: str) -> ModuleNotFoundError:
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [
-        (ValueError("layer.0.q is bad"), 2, "error: layer.0.q is bad\n"),
-        (ValueError("two\n  lines\n"), 2, "error: two lines\n"),
+        (UserError("layer.0.q is bad"), 2, "error: layer.0.q is bad\n"),
+        (UserError("two\n  lines\n"), 2, "error: two lines\n"),
         (FileNotFoundError(2, "No such file", "x.csv"), 2, "error: x.csv: No such file\n"),
         (OSError("no number"), 2, "error: no number\n"),
         (Different("logit 3: 5 is not 6"), 1, "error: logit 3: 5 is not 6\n"),

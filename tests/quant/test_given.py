@@ -21,7 +21,7 @@ from quant.images import data
 from quant.model import float_model
 from quant.model.spec import MULTI_LABEL, REGRESSION
 from quant.quantize.encoder import Quantized, with_tokens
-from quant.texts.rows import TextError
+from quant.texts.data_file import TextError
 from rtl.compile import __main__ as compiler
 from rtl.compile.image import read_image
 from sim import regress, run, vectors
@@ -193,7 +193,7 @@ def test_bad_sources_are_refused(make: Callable[[Path], Any], message: str, tmp_
         ({"images": np.zeros((0, 3, 3), np.uint8)}, "n 1 or more"),
         ({"images": np.zeros((2, 3, 3), np.uint8), "labels": [1]}, "not one each for the 2 images"),
         ({"images": np.zeros((1, 3, 3), np.uint8), "labels": ["cow"]}, "label 0 is 'cow', not"),
-        ({"images": np.zeros((1, 3, 3), np.uint8), "labels": [3]}, "label 0 is 3"),
+        ({"images": np.zeros((1, 3, 3), np.uint8), "labels": [3]}, "label 0 is '3'"),
     ],
 )
 def test_bad_arrays_are_refused(arrays: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from PIL import Image
 from quant.images import corpora, data, files
 from quant.images.corpora import digits
 from quant.model.spec import InputError
-from quant.texts.rows import TextError
+from quant.texts.data_file import TextError
 
 RNG = np.random.default_rng(7)
 COLOUR = RNG.integers(0, 256, (5, 7, 3), np.uint8)

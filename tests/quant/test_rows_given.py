@@ -20,7 +20,7 @@ from quant.foreign.checkpoint import load
 from quant.images import data
 from quant.model import float_model
 from quant.model.spec import EMBEDDING, FILES, CheckpointError, EncoderSpec
-from quant.texts.rows import TextError
+from quant.texts.data_file import TextError
 from rtl.compile import __main__ as compiler
 from rtl.compile.image import read_image
 from sim import regress, run, vectors
