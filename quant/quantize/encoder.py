@@ -130,6 +130,23 @@ def with_tokens(quantized: Quantized, table: Floats) -> Quantized:
     )
 
 
+def shape_of(spec: EncoderSpec, ffn: int | None = None) -> Shape:
+    """Golden's shape of an encoder whose feed-forward layers have this width."""
+    names = ("layers", "hidden", "heads", "head_size", "vocabulary", "positions", "types")
+    values = {name: getattr(spec, name) for name in (*names, "position_offset", "embedding_norm")}
+    shape: Shape = named(
+        "shape",
+        Shape,
+        **values,
+        ffn=ffn or spec.ffn,
+        labels=spec.outputs,
+        kv_heads=spec.kv_heads or None,
+        norm=spec.norm,
+        pooling="none" if spec.every_token else spec.pooling,
+    )
+    return shape
+
+
 class _Quantizer:
     """Walks the encoder in order, the scale of the running residual stream at hand."""
 
@@ -165,7 +182,7 @@ class _Quantizer:
         """
         spec = self.spec
         self.moments = moments
-        shape = named("shape", Shape, **self._shape())
+        shape = shape_of(spec, self.ffn)
         self.description.prove("sum of p", 255 * spec.max_tokens, 2**21)
         embedding, stream = self._embedding()
         projection = None
@@ -206,21 +223,6 @@ class _Quantizer:
             head_norm=head_norm,
         )
         return Quantized(model, self.description.values)
-
-    def _shape(self) -> dict[str, Any]:
-        spec = self.spec
-        names = ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary", "positions")
-        values = {name: getattr(spec, name) for name in names}
-        return values | {
-            "ffn": self.ffn,
-            "labels": spec.outputs,
-            "types": spec.types,
-            "position_offset": spec.position_offset,
-            "kv_heads": spec.kv_heads or None,
-            "norm": spec.norm,
-            "embedding_norm": spec.embedding_norm,
-            "pooling": "none" if spec.every_token else spec.pooling,
-        }
 
     def _observer(self, name: str) -> Observer:
         if name not in self.observers:

@@ -12,8 +12,9 @@ import pytest
 from golden import store
 from quant.foreign.checkpoint import Checkpoint, load
 from quant.inspect import main, needs, parameters, reaches, smallest
+from quant.quantize.encoder import shape_of
 from quant.quantize.observers import Observer
-from quant.quantize.stand_in import shape_of, stand_in
+from quant.quantize.stand_in import stand_in
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES, Config
 from sim.cycles.model import predict

@@ -19,8 +19,9 @@ from quant.foreign.tokenizer import InputError, TextTokenizer, encode
 from quant.foreign.transformer import sinusoids
 from quant.model import float_model
 from quant.model.spec import CheckpointError, EncoderSpec
+from quant.quantize.encoder import shape_of
 from quant.quantize.options import REMEDIES, Options, applicable, idle
-from quant.quantize.stand_in import shape_of, stand_in
+from quant.quantize.stand_in import stand_in
 from tests.quant import tiny
 from tests.quant.test_families import of_theirs
 from tests.quant.test_windows import texts_of

@@ -22,9 +22,10 @@ from quant.measure.vectors import cosines
 from quant.model import float_model
 from quant.model.spec import TEXT_SIDE, CheckpointError, EncoderSpec
 from quant.model.window import CAUSAL, within
+from quant.quantize.encoder import shape_of
 from quant.quantize.observers import Observer, observe
 from quant.quantize.options import REMEDIES, Options
-from quant.quantize.stand_in import shape_of, stand_in
+from quant.quantize.stand_in import stand_in
 from tests.quant import tiny
 from tests.quant.test_families import CASES, HEADS, same, saved
 from tests.quant.test_position_bias import write_own
