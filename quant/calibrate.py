@@ -33,6 +33,7 @@ from golden.model import Model
 from quant import reader, which
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, load, say
+from quant.foreign.config import CONFIG
 from quant.foreign.tokenizer import Tokens, together
 from quant.foreign.tokenizer import encode as encode_text
 from quant.images import data as images
@@ -72,7 +73,7 @@ from quant.quantize.options import REMEDIES, Options, applicable, idle
 from quant.quantize.quantizers import SCORE_LIMIT, CalibrationError, require_softmax
 from quant.quantize.rewriting import REWRITINGS, Rewritten, rewrite
 from quant.quantize.splitting import Split
-from quant.texts.corpora import CORPORA
+from quant.texts.corpora import CORPORA, check_there
 from quant.texts.data_file import Review, add_columns, layout_of
 
 SAMPLES = 128
@@ -554,19 +555,39 @@ def ensure(model: Path = DEFAULT_MODEL, tasks: Sequence[str] = LABELLED) -> Path
     with files.locked(out.with_name(f".{which.name_of(model)}.lock")):
         out = which.folder_of(model)
         if not which.is_made(out, model):
-            _calibrate_with_defaults(checkpoint, model, out)
+            print(f"calibrating {out} from {model}: there is none yet", file=sys.stderr)
+            calibrate_into(out, checkpoint, parser().parse_args([]))
     return out
 
 
-def _calibrate_with_defaults(checkpoint: Checkpoint, model: Path, out: Path) -> None:
-    print(f"calibrating {out} from {model}: there is none yet", file=sys.stderr)
+def calibrate_into(
+    out: Path, checkpoint: Checkpoint, options: argparse.Namespace
+) -> tuple[Quantized, dict[str, TensorError]]:
+    """Calibrate by the options of the command, and save the integer model in the folder ``out``."""
     say(checkpoint)
-    data = default_data(checkpoint.spec)
-    texts = images.load(checkpoint.spec.inputs, data, SPLIT, names=())[:SAMPLES]
-    source = {"data": data, "split": SPLIT, "max_tokens": MAX_TOKENS}
-    tokens = encode(texts, checkpoint, MAX_TOKENS)
-    quantized, _ = calibrate(checkpoint, tokens, Options(), source)
+    spec, data = checkpoint.spec, options.data or default_data(checkpoint.spec)
+    reviews = images.load(
+        spec.inputs, data, SPLIT, names=(), layout=layout_of(options), task=spec.task
+    )
+    texts = encode(reviews[: options.samples], checkpoint, options.tokens)
+    if len(texts) < FEW:
+        print(
+            f"warning: {len(texts):,} {spec.inputs} are few: ranges that they do not reach are cut "
+            f"off; give {FEW} or more, {SAMPLES} are read by default",
+            file=sys.stderr,
+            flush=True,
+        )
+    source = {"data": data, "max_tokens": options.tokens}
+    if data in images.NAMED:
+        source["split"] = SPLIT
+    choices = Options(
+        bias_correction=not options.no_bias_correction,
+        remedies=options.remedies,
+        precise=options.precise,
+    )
+    quantized, errors = calibrate(checkpoint, texts, choices, source)
     save(quantized, checkpoint, out)
+    return quantized, errors
 
 
 def parser() -> Parser:
@@ -652,39 +673,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def calibrate_command(options: argparse.Namespace) -> int:
     give_back_memory()
+    if options.data and options.data not in images.NAMED:
+        check_there(options.data)  # before the checkpoint is read
     options.model = hub.local(options.model)
     out = options.out or which.folder_of(options.model)
     check_written(out, "DIR")
-    checkpoint = load(options.model, options.task)
-    say(checkpoint)
-    data = options.data or default_data(checkpoint.spec)
-    spec, layout = checkpoint.spec, layout_of(options)
-    reviews = images.load(spec.inputs, data, SPLIT, names=(), layout=layout, task=spec.task)
-    reviews = reviews[: options.samples]
-    texts = encode(reviews, checkpoint, options.tokens)
-    if len(texts) < FEW:
-        print(
-            f"warning: {len(texts):,} {spec.inputs} are few: ranges that they do not reach are cut "
-            f"off; give {FEW} or more, {SAMPLES} are read by default",
-            file=sys.stderr,
-            flush=True,
+    if (out / CONFIG).is_file():
+        raise UserError(
+            f"--out {out} is a checkpoint, whose tokenizer would be overwritten: "
+            "name another folder"
         )
-    source = {"data": data, "max_tokens": options.tokens}
-    if data in images.NAMED:
-        source["split"] = SPLIT
-    choices = Options(
-        bias_correction=not options.no_bias_correction,
-        remedies=options.remedies,
-        precise=options.precise,
-    )
-    quantized, errors = calibrate(checkpoint, texts, choices, source)
-    save(quantized, checkpoint, out)
+    checkpoint = load(options.model, options.task)
+    quantized, errors = calibrate_into(out, checkpoint, options)
     print(summary(quantized, errors))
     print(f"wrote {out}")
     if options.json:
         files.write_json(options.json, quantized.info)
     following = {EMBEDDING: "quant.embed", QUESTION_ANSWERING: "sim.run"}
-    then(following.get(spec.task, "quant.evaluate"), "--quantized", out)
+    then(following.get(checkpoint.spec.task, "quant.evaluate"), "--quantized", out)
     return 0
 
 
@@ -700,9 +706,6 @@ def summary(quantized: Quantized, errors: dict[str, TensorError]) -> str:
     if trials:
         measure = _MEASURES.get(info["spec"]["task"], "error of the logits")
         tried = ", ".join(f"{names} {error:.3g}" for names, error in trials.items())
-        split = {tuple(n for n in names.split("+") if n != NONE): e for names, e in trials.items()}
-        if why := choose.reason(taken, split, applicable(spec)):
-            lines[-1] += f": {why}"
         lines.append(f"tried, by the mean {measure}: {tried}")
     lines += [f"{name} has no effect: {why}" for name, why in idle(spec).items()]
     lines.append(
