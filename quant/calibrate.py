@@ -34,6 +34,7 @@ from quant import reader, which
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, load, say
 from quant.foreign.config import CONFIG
+from quant.foreign.proof import proved, said
 from quant.foreign.tokenizer import Tokens, together
 from quant.foreign.tokenizer import encode as encode_text
 from quant.images import data as images
@@ -471,7 +472,7 @@ def calibrate(
     begins = f"calibrating on {len(texts):,} {spec.inputs}, {tokens:,} tokens"
     tried = 0 if options.remedies is not None else len(applicable(spec)) + 2
     expected = 4 * tokens + 2 * tried * min(tokens, choose.TOKENS)
-    with Bar(begins, expected, shorter="fewer --samples or --tokens") as bar:
+    with Bar(begins, expected) as bar:
         calibrator = Calibrator(
             checkpoint,
             texts,
@@ -502,6 +503,7 @@ def calibrate(
                 "directory": str(checkpoint.directory),
                 "sha256": checkpoint.sha256,
                 "task": checkpoint.asked,
+                "difference": checkpoint.difference,
             },
             **reader.facts(checkpoint),
             "spec": spec.to_json(),
@@ -602,7 +604,7 @@ def parser() -> Parser:
         help=f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .tsv, "
         f".jsonl, .txt or .parquet file (default: {DEFAULT_DATA}; of an encoder that makes "
         f"embeddings {SENTENCES}); of a model of images {images.DIGITS}, a folder, a table of "
-        "files, or a .npz; of one of rows a folder or a table of .npy files",
+        "files; of one of rows a folder or a table of .npy files",
     )
     result.add_argument(
         "--samples",
@@ -683,9 +685,10 @@ def calibrate_command(options: argparse.Namespace) -> int:
             f"--out {out} is a checkpoint, whose tokenizer would be overwritten: "
             "name another folder"
         )
-    checkpoint = load(options.model, options.task)
+    checkpoint = proved(load(options.model, options.task))
     quantized, errors = calibrate_into(out, checkpoint, options)
     print(summary(quantized, errors))
+    print(said(checkpoint))
     print(f"wrote {out}")
     if options.json:
         files.write_json(options.json, quantized.info)

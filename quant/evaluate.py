@@ -87,7 +87,7 @@ def evaluate(
     found: list[Pairs] = []
     cases = shares(texts, traced)
     says = f"evaluating float and golden: {counted(len(texts), spec.inputs)}"
-    with Bar(says, len(texts), spec.inputs, shorter="fewer --samples or --tokens") as bar:
+    with Bar(says, len(texts), spec.inputs) as bar:
         both = run_both if dask else partial(run_both, advance=bar.advance)
         for name, pairs in each(both, models, cases, dask=dask):
             found.append(pairs)
@@ -181,7 +181,7 @@ def add_text_options(parser: Parser, samples: int | None) -> None:
         metavar="NAME|FILE",
         help=f"texts: {' or '.join(CORPORA)}, or a .csv, .tsv, .jsonl, .txt or "
         f".parquet file (default: {DEFAULT_DATA}); of a model of images {images.DIGITS} (the "
-        "default), a folder, a table of files or a .npz; of one of rows a folder or a table of "
+        "default), a folder or a table of files; of one of rows a folder or a table of "
         ".npy files",
     )
     parser.add_argument(
