@@ -64,12 +64,12 @@ bench: setup-train setup-sim  ## Speed of golden beside Hugging Face, cycles of 
 board-sim: setup-synth  ## A review on the SoC of a ULX3S in LiteX's simulation, by the host program of a board
 	@$(RUN) -m boards.simulation --lanes $(LANES) $(review) $(ARGS)
 
-regress: setup-test setup-synth  ## All other tests, 220,000 fuzz cases, mutants, BERT-Base, many texts: for a night
+regress: setup-test setup-synth  ## All other tests, 222,000 fuzz cases, mutants, BERT-Base, many texts: for a night
 	@$(TESTS) -m slow
 	@$(RUN) -m verify.fuzz --cases 100000
+	@$(RUN) -m verify.fuzz --cases 2000 --lanes 4 --coverage $(BUILD)/coverage.dat
 	@for option in --precise "--bias-heads 2" --windows --rms-norm --gated "--rotary-pairs 8"; do \
 	    $(RUN) -m verify.fuzz --cases 20000 --lanes 4 $$option || exit; done
-	@$(RUN) -m verify.coverage --cases 2000 --json $(BUILD)/coverage.json
 	@$(RUN) -m verify.mutate requantize activation matmul reciprocal --count 300
 	@$(RUN) -m verify.mutate softmax position_bias layernorm rsqrt attention --count 200
 	@$(RUN) -m verify.mutate accelerator --count 60

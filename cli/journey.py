@@ -59,7 +59,6 @@ JOURNEY: dict[str, tuple[Command, ...]] = {
     "Trust": (
         Command("fuzz", "verify.fuzz", "malformed streams and odd clients, against golden"),
         Command("mutate", "verify.mutate", "whether a bench sees any bit that changes"),
-        Command("coverage", "verify.coverage", "what fuzzing has reached of the Verilog"),
         Command("gates", "sim.gates", "the netlist after synthesis against its bench"),
     ),
     "Training": (

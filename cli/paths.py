@@ -1,7 +1,7 @@
 """Checks of paths that options name, made before any work is done.
 
 Options say by their metavar what they take: FILE, DIR, DIR|FILE or NAME|FILE. Those called --out,
---work, --json, --html, --svg, --image and --splits are written, all others are read.
+--work, --json, --html, --svg, --image, --coverage and --splits are written, all others are read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cli.errors import UserError
 from cli.files import STANDARD_OUTPUT
 from cli.machine import elsewhere
 
-WRITTEN = ("out", "work", "json", "html", "svg", "image", "splits")
+WRITTEN = ("out", "work", "json", "html", "svg", "image", "splits", "coverage")
 
 
 def problem(option: str, metavar: str, value: str | Path) -> str:

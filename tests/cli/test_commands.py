@@ -192,7 +192,7 @@ def bad_paths(folder: Path, dest: str, metavar: str) -> dict[str, Path]:
     (folder / "broken.csv").symlink_to(folder / "nowhere")
     os.mkfifo(folder / "pipe.csv")
     below = folder / "plain.csv" / "below.csv"
-    if dest in ("out", "work", "json", "html", "svg", "image", "splits"):
+    if dest in ("out", "work", "json", "html", "svg", "image", "splits", "coverage"):
         other = folder / "plain.csv" if metavar.startswith("DIR") else folder / "full"
         return {"of the other kind": other, "below a file": below}
     found = {
