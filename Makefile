@@ -49,7 +49,7 @@ lint: setup-test
 	@.venv/bin/lint-imports --no-logo --no-cache | sed -n '/BROKEN/,$$p;/^Contracts:/p'
 	@.venv/bin/vermin -qq --no-tips --target=3.8- --violations driver/*.py
 
-synth: setup-synth  ## Resources and Fmax of UNIT on an ECP5-85F; ARGS='--target osu018': standard cells
+synth: setup-synth  ## Resources and Fmax of UNIT on an ECP5-85F; ARGS='--target xilinx7', or osu018: standard cells
 	@$(RUN) -m sim.synth $(or $(UNIT),softmax) --lanes $(LANES) $(ARGS)
 
 calibrate: setup-sim  ## Quantize the shipped checkpoint into build/
