@@ -1,4 +1,4 @@
-"""The accelerator's bench for mutants, in C++: traced inferences, edges of the banks, fuzzing."""
+"""The accelerator's bench for mutants, in C++: traced inferences and fuzzing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +29,11 @@ from sim.machine import volume
 from sim.simulators import SimulatorError
 from tb.compare import Mismatch
 from verify.fuzz import play
-from verify.fuzz.cases import built
-from verify.fuzz.job import Case
 from verify.fuzz.judge import judge
-from verify.fuzz.subject import Subject, subjects
-from verify.mutate.edges import edges, fields
+from verify.fuzz.subject import subjects
 
 SEED = 1
-CASES, SHARE = 600, 50
+CASES, SHARE, OTHERS = 600, 50, 200
 ROW_LATENCY = 2
 PACES = (None, 1)
 """Seeds of the pauses on the streams of traced inferences; None: no pauses."""
@@ -91,9 +87,9 @@ def program(design: Design, flags: tuple[str, ...]) -> Path:
 
 
 def exercises() -> tuple[str, ...]:
-    """What is played, by name: inferences whose every write is compared, edges, and cases."""
+    """What is played, by name: inferences whose every write is compared, and cases."""
     traced = [f"traced/pauses={pace is not None}" for pace in PACES]
-    return (*traced, "edges", "fields", *(f"fuzz/from={first}" for first in range(0, CASES, SHARE)))
+    return (*traced, *(f"fuzz/from={first}" for first in range(0, CASES, SHARE)))
 
 
 def played(design: Design, flags: tuple[str, ...], mutant: int, name: str) -> str:
@@ -103,14 +99,34 @@ def played(design: Design, flags: tuple[str, ...], mutant: int, name: str) -> st
     try:
         if kind == "traced":
             return _traced(design, flags, limits, mutant, PACES[value.endswith("True")])
-        if kind in ("edges", "fields"):
-            found = edges if kind == "edges" else fields
-            return _judged(design, flags, limits, mutant, found(limits))
         first = int(value.removeprefix("from="))
-        cases = [built(SEED, limits, number) for number in range(first, first + SHARE)]
-        return _judged(design, flags, limits, mutant, cases)
+        numbers = range(first, first + SHARE)
+        for case, runs, facts in play.observed(
+            program(design, flags), limits, SEED, numbers, mutant=mutant
+        ):
+            wrong = judge(case, runs, facts)
+            if wrong:
+                return f"{case.kind} {case.number}: {wrong[0]}"
+        return ""
     except (Different, Mismatch, SimulatorError) as error:
         return str(error)
+
+
+def differs(design: Design, flags: tuple[str, ...], mutant: int) -> bool:
+    """Whether cases of another seed show anything else on a mutant than on the sound design."""
+    limits, numbers = design_limits(design), range(OTHERS)
+
+    def shown(mutant: int) -> list[str]:
+        cases = play.observed(program(design, flags), limits, SEED + 1, numbers, mutant=mutant)
+        return [
+            str([facts.wrong, *(dataclasses.replace(run, seconds=0) for run in facts.runs)])
+            for _, _, facts in cases
+        ]
+
+    try:
+        return shown(mutant) != shown(0)
+    except SimulatorError:
+        return True
 
 
 def design_limits(design: Design) -> Config:
@@ -257,18 +273,4 @@ def _traced(
         phases = [(p.number, p.first, p.last, p.active, p.stalls) for p in model.phases]
         if pace is None and seen != phases:
             return f"the operations are {seen}, the cycle model says {phases}"
-    return ""
-
-
-def _judged(
-    design: Design,
-    flags: tuple[str, ...],
-    limits: Config,
-    mutant: int,
-    cases: Sequence[tuple[Case, tuple[Subject, ...]]],
-) -> str:
-    for case, runs, facts in play.shown(program(design, flags), limits, cases, mutant=mutant):
-        wrong = judge(case, runs, facts)
-        if wrong:
-            return f"{case.kind} {case.number}: {wrong[0]}"
     return ""
