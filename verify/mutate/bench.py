@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +48,6 @@ def configuration(unit: str, lanes: int, columns: int | None = None, **mechanism
 
 
 @dataclass(frozen=True)
-class Exercise:
-    """A test of a bench with its parameters."""
-
-    name: str
-    function: Any
-    arguments: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class Job:
     """What a process needs to play a unit's bench, here or on another machine."""
 
@@ -70,15 +62,15 @@ class Job:
         return library(self.design, variant="-mutants", flags=FLAGS)
 
 
-def exercises(unit: str) -> dict[str, Exercise]:
+def exercises(unit: str) -> dict[str, Callable[[Any], Any]]:
     """The tests of tb/bench_<unit>.py by name, the exhaustive ones included."""
     module = importlib.import_module(f"tb.bench_{unit}")
-    found = {}
+    found: dict[str, Callable[[Any], Any]] = {}
     for value in vars(module).values():
         if hasattr(value, "generate_tests"):
             for test in value.generate_tests():
                 if test.name.partition("/")[0] not in LEFT_OUT:
-                    found[test.name] = Exercise(test.name, test.func, dict(test.kwargs))
+                    found[test.name] = partial(test.func, **test.kwargs)
     return found
 
 
@@ -117,10 +109,9 @@ def played(job: Job, program: Path, mutant: int, name: str) -> tuple[str, int]:
     """
     if job.unit == ACCELERATOR:
         return inferences.played(job.design, FLAGS, mutant, name), 0
-    exercise = exercises(job.unit)[name]
     ports = NativePorts(program, job.design, **{SELECTOR: mutant})
     try:
-        finish(exercise.function(ports, **exercise.arguments))
+        finish(exercises(job.unit)[name](ports))
     except Exception as error:  # whatever ends a test fails it, as in cocotb
         return f"{type(error).__name__}: {error}", ports.cycles
     finally:
