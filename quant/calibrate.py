@@ -18,7 +18,7 @@ from cli import files
 from cli.command import run_command
 from cli.errors import Interrupted, UserError
 from cli.journey import then
-from cli.machine import BUILD, give_back_memory
+from cli.machine import give_back_memory
 from cli.options import Parser, add_json, add_model, add_tokens, positive, version
 from cli.paths import check_written
 from cli.progress import Advance, Bar
@@ -30,9 +30,10 @@ from golden import encoder, fast, store
 from golden.fast import integer
 from golden.fast.watching import TracedEngine
 from golden.model import Model
-from quant import reader
+from quant import reader, which
 from quant.foreign import hub
-from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, fingerprint, load, say
+from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, load, say
+from quant.foreign.proof import proved, said
 from quant.foreign.tokenizer import Tokens, together
 from quant.foreign.tokenizer import encode as encode_text
 from quant.images import data as images
@@ -52,7 +53,6 @@ from quant.measure.verdict import (
 from quant.model import float_model
 from quant.model.spec import (
     EMBEDDING,
-    FILES,
     LABELLED,
     MULTI_LABEL,
     QUESTION_ANSWERING,
@@ -63,7 +63,6 @@ from quant.model.spec import (
     Arrays,
     EncoderSpec,
     Floats,
-    inputs_of,
 )
 from quant.quantize import choose, decode, given, rounding
 from quant.quantize.choose import NONE
@@ -102,11 +101,6 @@ examples:
   python -m quant.calibrate --remedies centre,split --out build/trial
   python -m quant.calibrate --precise --out build/precise
 """
-
-
-def default_out(model: Path) -> Path:
-    """Where the quantized model of a checkpoint directory goes unless --out says otherwise."""
-    return BUILD / hub.name_of(model)
 
 
 def default_data(spec: EncoderSpec) -> str:
@@ -514,7 +508,7 @@ def calibrate(
     begins = f"calibrating on {len(texts):,} {spec.inputs}, {tokens:,} tokens"
     tried = 0 if options.remedies is not None else len(applicable(spec)) + 2
     expected = 4 * tokens + 2 * tried * min(tokens, choose.TOKENS)
-    with Bar(begins, expected, shorter="fewer --samples or --tokens") as bar:
+    with Bar(begins, expected) as bar:
         histogram = options.method != MIN_MAX
         calibrator = Calibrator(
             checkpoint,
@@ -547,6 +541,7 @@ def calibrate(
                 "directory": str(checkpoint.directory),
                 "sha256": checkpoint.sha256,
                 "task": checkpoint.asked,
+                "difference": checkpoint.difference,
             },
             **reader.facts(checkpoint),
             "spec": spec.to_json(),
@@ -596,49 +591,45 @@ def save(quantized: Quantized, checkpoint: Checkpoint, out: Path) -> None:
     store.save(quantized.model, out, quantized.info)
 
 
-def ensure(
-    model: Path = DEFAULT_MODEL, out: Path | None = None, tasks: Sequence[str] = LABELLED
-) -> Path:
-    """The directory of the quantized model of a checkpoint, calibrated with the defaults if needed.
+def calibrated(
+    options: argparse.Namespace, tasks: Sequence[str] = TASKS
+) -> tuple[Path, Path | None]:
+    """The folder of the integer model that a command's options name, and the checkpoint.
 
-    It is needed when there is none yet, or one of another checkpoint, and said on stderr. Of two
-    commands that need it at once, one calibrates and the other waits. Raises ValueError for a
+    As `quant.which.model_of`, and calibrated first where it is missing, as `ensure`.
+    """
+    choice = which.model_of(options)
+    if choice.there or choice.checkpoint is None:
+        return choice.folder, choice.checkpoint
+    return ensure(choice.checkpoint, tasks), choice.checkpoint
+
+
+def ensure(model: Path = DEFAULT_MODEL, tasks: Sequence[str] = LABELLED) -> Path:
+    """The folder of the integer model of a checkpoint, calibrated with the defaults if needed.
+
+    Of two commands that need it at once, one calibrates and the other waits. Raises UserError for a
     checkpoint of another task than these before anything is written.
     """
-    out, sha256 = out or default_out(model), fingerprint(model)
-    checkpoint = None if _made_of(out, sha256, model, tasks) else load(model)
-    if checkpoint is None:
+    out = which.folder_of(model)
+    if which.is_made(out, model):
         return out
+    checkpoint = load(model)
     checkpoint.spec.require(tasks, model)
-    with files.locked(out.with_name(f".{out.name}.lock")):
-        if _made_of(out, sha256, model, tasks):
-            return out
-        return _ensured(checkpoint, model, out)
+    with files.locked(out.with_name(f".{which.name_of(model)}.lock")):
+        out = which.folder_of(model)
+        if not which.is_made(out, model):
+            _calibrate_with_defaults(checkpoint, model, out)
+    return out
 
 
-def _made_of(out: Path, sha256: str, model: Path, tasks: Sequence[str]) -> bool:
-    """Whether the quantized model in ``out`` is there, and of the checkpoint with this hash."""
-    if not (out / store.DESCRIPTION).is_file():
-        return False
-    info = store.info_of(out)
-    read = "tokenizer" in info or "front" in info or inputs_of(info) == FILES
-    if info.get("checkpoint", {}).get("sha256") != sha256 or not read:
-        return False
-    EncoderSpec.from_json(info["spec"]).require(tasks, model)
-    return True
-
-
-def _ensured(checkpoint: Checkpoint, model: Path, out: Path) -> Path:
-    there = (out / store.DESCRIPTION).is_file()
-    reason = "the one there is of another checkpoint" if there else "there is none yet"
-    print(f"calibrating {out} from {model}: {reason}", file=sys.stderr)
+def _calibrate_with_defaults(checkpoint: Checkpoint, model: Path, out: Path) -> None:
+    print(f"calibrating {out} from {model}: there is none yet", file=sys.stderr)
     say(checkpoint)
     data = default_data(checkpoint.spec)
     texts = images.load(checkpoint.spec.inputs, data, SPLIT, names=())[:SAMPLES]
     source = {"data": data, "split": SPLIT, "max_tokens": MAX_TOKENS}
     tokens = encode(texts, checkpoint, MAX_TOKENS)
     calibrate_into(out, checkpoint, tokens, Options(), source)
-    return out
 
 
 def parser() -> Parser:
@@ -653,7 +644,7 @@ def parser() -> Parser:
         help=f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .tsv, "
         f".jsonl, .txt or .parquet file (default: {DEFAULT_DATA}; of an encoder that makes "
         f"embeddings {SENTENCES}); of a model of images {images.DIGITS}, a folder, a table of "
-        "files, or a .npz; of one of rows a folder or a table of .npy files",
+        "files; of one of rows a folder or a table of .npy files",
     )
     result.add_argument(
         "--samples",
@@ -731,9 +722,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def calibrate_command(options: argparse.Namespace) -> int:
     give_back_memory()
     options.model = hub.local(options.model)
-    out = options.out or default_out(options.model)
+    out = options.out or which.folder_of(options.model)
     check_written(out, "DIR")
-    checkpoint = load(options.model, options.task)
+    checkpoint = proved(load(options.model, options.task))
     say(checkpoint)
     data = options.data or default_data(checkpoint.spec)
     spec, layout = checkpoint.spec, layout_of(options)
@@ -763,6 +754,7 @@ def calibrate_command(options: argparse.Namespace) -> int:
         source,
     )
     print(summary(quantized, errors))
+    print(said(checkpoint))
     print(f"wrote {out}")
     if options.json:
         files.write_json(options.json, quantized.info)

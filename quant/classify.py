@@ -24,9 +24,7 @@ import numpy as np
 
 from golden import encoder
 from golden.model import Model
-from quant.calibrate import MAX_TOKENS, default_out, ensure
-from quant.foreign import hub
-from quant.foreign.checkpoint import DEFAULT_MODEL
+from quant.calibrate import MAX_TOKENS, calibrated
 from quant.foreign.tokenizer import Tokens
 from quant.images import data as images
 from quant.measure import batch
@@ -120,7 +118,7 @@ def parser() -> Parser:
         type=Path,
         metavar="DIR|FILE",
         help="instead of a text: a .csv, .tsv, .jsonl, .txt or .parquet file of any length; for "
-        "a model with a class for every token also .conll; of images a folder, a table or a .npz; "
+        "a model with a class for every token also .conll; of images a folder or a table; "
         "of rows a folder or a table",
     )
     result.add_argument(
@@ -164,13 +162,7 @@ def check_arguments(options: argparse.Namespace) -> None:
 def classify_command(options: argparse.Namespace) -> int:
     check_arguments(options)
     text = read_standard_input() if options.text == "-" else options.text
-    model = None if options.model is None else hub.local(options.model)
-    if options.quantized is None:
-        model = model or DEFAULT_MODEL
-        quantized = ensure(model, default_out(model), Classifier.TASKS)
-    else:
-        quantized = options.quantized
-    classifier = Classifier.load(quantized, model)
+    classifier = Classifier.load(*calibrated(options, Classifier.TASKS))
     if options.batch is not None:
         return classify_file(classifier, options)
     result = classifier.classify(classifier.tokens(text, options.pair, options.tokens))

@@ -35,8 +35,7 @@ from quant.measure.metrics import spearman
 from quant.measure.vectors import cosines, ndcg, nearest, of_pairs
 from quant.model.spec import TEXTS
 from quant.texts.corpora import CORPORA
-from quant.texts.data_file import Review, add_columns, layout_of, until_a_text
-from quant.texts.rows import TextError
+from quant.texts.data_file import Review, TextError, add_columns, layout_of, until_a_text
 
 SPLIT = "test"
 COMPARED = 1000
@@ -257,7 +256,7 @@ def parser() -> Parser:
         metavar="NAME|FILE",
         help=f"texts: {' or '.join(CORPORA)} (its test split), or a .csv, .tsv, .jsonl, .txt or "
         f".parquet file of any length (default: {SENTENCES}); of a model of images {images.DIGITS} "
-        "(the default), a folder, a table of files or a .npz; of one of rows a folder or a table",
+        "(the default), a folder or a table of files; of one of rows a folder or a table",
     )
     result.add_argument(
         "-o",

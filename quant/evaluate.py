@@ -34,10 +34,8 @@ from cli.workers import each
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, default_data, ensure
+from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, calibrated, default_data
 from quant.classify import Classifier
-from quant.foreign import hub
-from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.foreign.tokenizer import Tokens
 from quant.images import data as images
 from quant.measure.evaluation import (
@@ -51,15 +49,14 @@ from quant.measure.paired import run as run_both
 from quant.measure.word_evaluation import UNCOUNTED, WordEvaluation
 from quant.model.spec import CLASSIFICATION, LABELLED, MULTI_LABEL, TOKEN_CLASSIFICATION
 from quant.texts.corpora import CORPORA, SPLITS, check_there
-from quant.texts.data_file import Review, add_columns, layout_of
-from quant.texts.targets import Targets
+from quant.texts.data_file import Review, Targets, add_columns, layout_of
 
 TRACED = 32
 LISTED = 5
 WIDTH = 40
 
 Right = int | Targets | NDArray[np.int64]
-"""What a file says of a text: a class, targets (quant.texts.targets), or each token's class."""
+"""What a file says of a text: a class, targets, or each token's class."""
 
 EXAMPLES = """\
 examples:
@@ -90,7 +87,7 @@ def evaluate(
     found: list[Pairs] = []
     cases = shares(texts, traced)
     says = f"evaluating float and golden: {counted(len(texts), spec.inputs)}"
-    with Bar(says, len(texts), spec.inputs, shorter="fewer --samples or --tokens") as bar:
+    with Bar(says, len(texts), spec.inputs) as bar:
         both = run_both if dask else partial(run_both, advance=bar.advance)
         for name, pairs in each(both, models, cases, dask=dask):
             found.append(pairs)
@@ -184,7 +181,7 @@ def add_text_options(parser: Parser, samples: int | None) -> None:
         metavar="NAME|FILE",
         help=f"texts: {' or '.join(CORPORA)}, or a .csv, .tsv, .jsonl, .txt or "
         f".parquet file (default: {DEFAULT_DATA}); of a model of images {images.DIGITS} (the "
-        "default), a folder, a table of files or a .npz; of one of rows a folder or a table of "
+        "default), a folder or a table of files; of one of rows a folder or a table of "
         ".npy files",
     )
     parser.add_argument(
@@ -206,13 +203,9 @@ def classifier_of(options: argparse.Namespace, tasks: Sequence[str]) -> tuple[Pa
     calibrated first where it is missing. Raises ValueError as Classifier.load, for another task
     than these, and where the checkpoint is gone.
     """
-    model = None if options.model is None else hub.local(options.model)
-    quantized: Path | None = options.quantized
-    if quantized is None:
-        model = model or DEFAULT_MODEL
-        if options.data and options.data not in images.NAMED:
-            check_there(options.data)  # before a calibration, which takes a minute
-        quantized = ensure(model, tasks=tasks)
+    if options.data and options.data not in images.NAMED:
+        check_there(options.data)  # before a calibration, which takes a minute
+    quantized, model = calibrated(options, tasks)
     classifier = Classifier.load(quantized, model)
     classifier.spec.require(tasks, quantized)
     classifier.require_checkpoint()

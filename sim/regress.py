@@ -181,8 +181,8 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
     began = time.perf_counter()
     order = [place for batch in batches for place in batch]
     results = each(simulate, setup, shares(reviews, batches), jobs=options.jobs, dask=options.dask)
-    says, shorter = f"simulating: {counted(len(reviews), spec.inputs)}", "fewer --texts or --tokens"
-    with Bar(says, len(reviews), spec.inputs, shorter=shorter) as bar:
+    says = f"simulating: {counted(len(reviews), spec.inputs)}"
+    with Bar(says, len(reviews), spec.inputs) as bar:
         verdicts = []
         for _, share in results:
             verdicts += share
@@ -343,7 +343,7 @@ def parser() -> Parser:
         metavar="NAME|FILE",
         help="imdb, rotten-tomatoes, or a .csv, .tsv, .jsonl, .txt or .parquet file (default: "
         "imdb, its test split); of a model of images digits (the default), a folder, a table of "
-        "files or a .npz; of one of rows a folder or a table of .npy files",
+        "files; of one of rows a folder or a table of .npy files",
     )
     add_memory_options(result)
     add_stream_ahead(result)

@@ -20,9 +20,7 @@ from cli.journey import then
 from cli.machine import BUILD
 from cli.options import Parser, add_json, add_lanes, add_tokens
 
-from golden import store
-from quant.calibrate import default_out
-from quant.foreign.checkpoint import DEFAULT_MODEL
+from quant import which
 from quant.images import data as images
 from quant.model.spec import EncoderSpec
 from quant.texts.corpora import imdb
@@ -196,7 +194,7 @@ def _building(options: argparse.Namespace) -> Iterator[None]:
     nothing depends on who does it, and what fails here fails again where it is told.
     """
     shipped = options.model is None and options.quantized is None and options.unit == WHOLE
-    if not shipped or (default_out(DEFAULT_MODEL) / store.DESCRIPTION).is_file():
+    if not shipped or which.model_of(options).there:
         yield
         return
     config = Config(lanes=options.lanes, columns=options.columns)

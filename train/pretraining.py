@@ -15,8 +15,7 @@ from torch.nn import functional
 from transformers import BertConfig, BertForMaskedLM
 
 from quant.texts.corpora import CORPORA, imdb, rotten_tomatoes
-from quant.texts.data_file import Review, stream_texts
-from quant.texts.rows import TextError
+from quant.texts.data_file import Review, TextError, stream_texts
 from train.batches import Batch
 from train.card import encoder_card, table
 from train.checkpoint import save_checkpoint

@@ -24,7 +24,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from golden import encoder, fast, store
 from golden.model import Model
 from golden.random import random_model
-from quant.calibrate import ensure
+from quant.calibrate import calibrated
 from quant.foreign.config import CONFIG, read
 from quant.foreign.tokenizer import TextTokenizer
 from quant.texts.corpora import imdb
@@ -205,7 +205,7 @@ def bench(options: argparse.Namespace) -> None:
         raise TrainError(
             f"--model {options.model} is a {kind}: give a BERT with a class for a text"
         )
-    folder = options.quantized or ensure(options.model)
+    folder, _ = calibrated(options)
     model, _ = store.load(folder)
     if not 3 <= options.tokens <= model.shape.tokens:
         raise TrainError(f"--tokens {options.tokens}: allowed 3..{model.shape.tokens}")

@@ -25,8 +25,7 @@ from quant.model.spec import (
     EncoderSpec,
     Floats,
 )
-from quant.texts.data_file import Content, Review
-from quant.texts.rows import TextError
+from quant.texts.data_file import Content, Review, TextError
 
 CHUNK = 256
 """Texts in memory at a time."""

@@ -16,7 +16,7 @@ import pytest
 
 from golden import encoder, store
 from golden.fast.watching import TracedEngine
-from quant import calibrate
+from quant import calibrate, which
 from quant.foreign.checkpoint import Checkpoint
 from quant.foreign.tokenizer import TextTokenizer
 from quant.measure.compare import TensorError, compare
@@ -396,31 +396,12 @@ def test_golden_stays_close_on_texts_it_was_not_calibrated_on(
             assert error.limits == 0, name
 
 
-def test_ensure_calibrates_once_and_again_for_another_checkpoint(
-    tmp_path: Path,
-    data: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(calibrate, "DEFAULT_DATA", str(data))
-    model, out = tiny.write(tmp_path / "tiny"), tmp_path / "out"
-    assert calibrate.ensure(model, out) == out
-    assert "there is none yet" in capsys.readouterr().err
-    stamp = (out / store.DESCRIPTION).stat().st_mtime_ns
-    assert calibrate.ensure(model, out) == out
-    assert capsys.readouterr().err == ""
-    assert (out / store.DESCRIPTION).stat().st_mtime_ns == stamp
-    tiny.write(model, arrays=tiny.tensors(seed=2))
-    calibrate.ensure(model, out)
-    assert "of another checkpoint" in capsys.readouterr().err
-    np.testing.assert_equal(store.load(out)[1]["checkpoint"]["directory"], str(model))
-
-
 def test_of_two_that_need_it_at_once_one_calibrates(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calibrate, "DEFAULT_DATA", str(data))
-    model, out = tiny.write(tmp_path / "tiny"), tmp_path / "out"
+    monkeypatch.setattr(which, "BUILD", tmp_path)
+    model, out = tiny.write(tmp_path / "x" / "tiny"), tmp_path / "tiny"
     sound, begun = calibrate.calibrate, []
 
     def slow(*arguments: object) -> object:
@@ -430,8 +411,8 @@ def test_of_two_that_need_it_at_once_one_calibrates(
 
     monkeypatch.setattr(calibrate, "calibrate", slow)
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda _: calibrate.ensure(model, out), range(2)))
-    assert found == [out, out]
+        found = list(pool.map(lambda _: calibrate.ensure(model), range(2)))
+    assert [*found, calibrate.ensure(model)] == [out] * 3
     assert len(begun) == 1
 
 

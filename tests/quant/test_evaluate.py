@@ -11,7 +11,6 @@ from quant.calibrate import golden_logits
 from quant.calibrate import main as calibrate
 from quant.classify import Classifier
 from quant.classify import main as classify
-from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.foreign.tokenizer import TextTokenizer, Tokens
 from quant.measure.evaluation import Evaluation
 from tests.quant import tiny
@@ -256,13 +255,3 @@ def test_pairs_reach_calibration_evaluation_and_classification(
         logits = json.loads(figures.read_text())["golden"]["integer_logits"]
         assert list(logits.values()) == encoder.run(integer, text.ids, text.types).tolist()
     capsys.readouterr()
-
-
-def test_refuses_a_quantized_model_of_another_checkpoint(
-    quantized_directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = tiny.write(tmp_path / "tiny")
-    options = ["--model", str(other), "--quantized", str(quantized_directory)]
-    assert evaluate.main(options) == 2
-    assert f"was not made from {other}: calibrate again" in capsys.readouterr().err
-    assert DEFAULT_MODEL.is_dir()

@@ -11,6 +11,7 @@ from tests import zoo
 pytest.importorskip("transformers")
 
 from golden import fast, store
+from quant.foreign.checkpoint import fingerprint
 from train import bench, speed
 from train.failure import TrainError
 
@@ -18,10 +19,10 @@ MODEL = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
 
 
 @pytest.fixture
-def quantized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def quantized(tmp_path: Path) -> Path:
     """A quantized model of the checkpoint's shape, so that nothing is calibrated."""
-    store.save(zoo.model(zoo.REAL, 0, vocabulary=30522), tmp_path, {})
-    monkeypatch.setattr(speed, "ensure", lambda model, out: out)
+    info = {"checkpoint": {"sha256": fingerprint(MODEL)}}
+    store.save(zoo.model(zoo.REAL, 0, vocabulary=30522), tmp_path, info)
     return tmp_path
 
 
