@@ -33,6 +33,7 @@ from golden.model import Model
 from quant import reader, which
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, load, say
+from quant.foreign.proof import proved, said
 from quant.foreign.tokenizer import Tokens, together
 from quant.foreign.tokenizer import encode as encode_text
 from quant.images import data as images
@@ -540,6 +541,7 @@ def calibrate(
                 "directory": str(checkpoint.directory),
                 "sha256": checkpoint.sha256,
                 "task": checkpoint.asked,
+                "difference": checkpoint.difference,
             },
             **reader.facts(checkpoint),
             "spec": spec.to_json(),
@@ -642,7 +644,7 @@ def parser() -> Parser:
         help=f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .tsv, "
         f".jsonl, .txt or .parquet file (default: {DEFAULT_DATA}; of an encoder that makes "
         f"embeddings {SENTENCES}); of a model of images {images.DIGITS}, a folder, a table of "
-        "files, or a .npz; of one of rows a folder or a table of .npy files",
+        "files; of one of rows a folder or a table of .npy files",
     )
     result.add_argument(
         "--samples",
@@ -722,7 +724,7 @@ def calibrate_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
     out = options.out or which.folder_of(options.model)
     check_written(out, "DIR")
-    checkpoint = load(options.model, options.task)
+    checkpoint = proved(load(options.model, options.task))
     say(checkpoint)
     data = options.data or default_data(checkpoint.spec)
     spec, layout = checkpoint.spec, layout_of(options)
@@ -752,6 +754,7 @@ def calibrate_command(options: argparse.Namespace) -> int:
         source,
     )
     print(summary(quantized, errors))
+    print(said(checkpoint))
     print(f"wrote {out}")
     if options.json:
         files.write_json(options.json, quantized.info)

@@ -118,7 +118,7 @@ def parser() -> Parser:
         type=Path,
         metavar="DIR|FILE",
         help="instead of a text: a .csv, .tsv, .jsonl, .txt or .parquet file of any length; for "
-        "a model with a class for every token also .conll; of images a folder, a table or a .npz; "
+        "a model with a class for every token also .conll; of images a folder or a table; "
         "of rows a folder or a table",
     )
     result.add_argument(

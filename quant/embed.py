@@ -256,7 +256,7 @@ def parser() -> Parser:
         metavar="NAME|FILE",
         help=f"texts: {' or '.join(CORPORA)} (its test split), or a .csv, .tsv, .jsonl, .txt or "
         f".parquet file of any length (default: {SENTENCES}); of a model of images {images.DIGITS} "
-        "(the default), a folder, a table of files or a .npz; of one of rows a folder or a table",
+        "(the default), a folder or a table of files; of one of rows a folder or a table",
     )
     result.add_argument(
         "-o",

@@ -181,7 +181,7 @@ def add_text_options(parser: Parser, samples: int | None) -> None:
         metavar="NAME|FILE",
         help=f"texts: {' or '.join(CORPORA)}, or a .csv, .tsv, .jsonl, .txt or "
         f".parquet file (default: {DEFAULT_DATA}); of a model of images {images.DIGITS} (the "
-        "default), a folder, a table of files or a .npz; of one of rows a folder or a table of "
+        "default), a folder or a table of files; of one of rows a folder or a table of "
         ".npy files",
     )
     parser.add_argument(

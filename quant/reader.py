@@ -51,13 +51,13 @@ class ImageReader:
         if isinstance(text, str) and not text.strip():
             raise InputError("the path of the image is empty: give a file")
         image = text if isinstance(text, np.ndarray) else read(Path(str(text).strip()))
-        ids, pixels = np.arange(count, dtype=np.int32), front.image(image)
+        ids = np.arange(count, dtype=np.int32)
         return Tokens(
             ids=ids,
             types=np.zeros_like(ids),
             words=front.tokens,
-            picture=Picture(pixels, len(front.names), front.grid),
-            made=partial(front.rows_of, pixels),
+            picture=Picture(front.seen(image), len(front.names), front.grid),
+            made=partial(front.rows, front.pixels(image)),
         )
 
 

@@ -343,7 +343,7 @@ def parser() -> Parser:
         metavar="NAME|FILE",
         help="imdb, rotten-tomatoes, or a .csv, .tsv, .jsonl, .txt or .parquet file (default: "
         "imdb, its test split); of a model of images digits (the default), a folder, a table of "
-        "files or a .npz; of one of rows a folder or a table of .npy files",
+        "files; of one of rows a folder or a table of .npy files",
     )
     add_memory_options(result)
     add_stream_ahead(result)

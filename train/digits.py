@@ -17,8 +17,8 @@ from transformers import ViTForImageClassification
 from transformers.utils.logging import disable_progress_bar
 
 from quant.foreign.config import CONFIG
-from quant.foreign.processor import PREPROCESSOR
 from quant.images.corpora import LABELS, digits
+from quant.images.front import PREPROCESSOR
 from train.card import classifier_card, table
 from train.checkpoint import new_bert
 from train.command import ended, finish, places, recorded

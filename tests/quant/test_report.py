@@ -8,7 +8,7 @@ import pytest
 from quant import report
 from quant.calibrate import main as calibrate
 from quant.foreign.checkpoint import DEFAULT_MODEL
-from tests.quant import test_rotary, tiny
+from tests.quant import tiny, zoo
 
 pytestmark = pytest.mark.slow
 
@@ -97,8 +97,8 @@ def test_the_page_of_72_heads_stays_small(tmp_path: Path) -> None:
 
 def test_the_page_of_an_encoder_with_every_mechanism(tmp_path: Path) -> None:
     """Post-norm RMSNorms, each of which is drawn, a gate's table, and every array counted."""
-    config = tiny.TRANSFORMER | test_rotary.OWN["all"]
-    tensors = test_rotary.own_tensors(config)
+    config = tiny.TRANSFORMER | zoo.OWN["all"]
+    tensors = zoo.own_tensors(config)
     tensors["embedding_norm.weight"] = tensors.pop("encoder.norm.weight")
     config |= {"norm_first": False, "final_norm": False, "embedding_norm": True}
     model, out = tiny.write(tmp_path / "tiny", config, tensors), tmp_path / "out"

@@ -58,7 +58,7 @@ def right(checkpoint, split):
     """The classes that the float model gives the images of a split, and their labels."""
     found, (every, labels) = [], corpora.digits(split)
     for image in every:
-        rows = checkpoint.front.rows(image)
+        rows = checkpoint.front.rows(checkpoint.front.pixels(image))
         arrays = checkpoint.arrays | {"embedding.token": rows}
         logits = float_model.run(checkpoint.spec, arrays, np.arange(len(rows), dtype=np.int32))
         found.append(int(logits.argmax()))

@@ -10,7 +10,7 @@ import torch
 from quant.foreign.checkpoint import load
 from quant.model import float_model
 from tests.ending import exit_code
-from tests.quant import test_rotary, tiny
+from tests.quant import tiny, zoo
 from train.failure import TrainError
 from train.finetune import main
 from train.transformer import TransformerForSequenceClassification, new_transformer
@@ -120,8 +120,8 @@ def test_what_cannot_be_done_is_one_clear_line(arguments, tmp_path, capsys, extr
 )
 def test_mechanisms_that_are_not_trained(case, key, tmp_path):
     others = {"one head of K": {"num_key_value_heads": 1}, "no positions": {"sinusoids": False}}
-    config = tiny.TRANSFORMER | (test_rotary.OWN | others)[case]
-    folder = tiny.write(tmp_path, config, test_rotary.own_tensors(config))
+    config = tiny.TRANSFORMER | (zoo.OWN | others)[case]
+    folder = tiny.write(tmp_path, config, zoo.own_tensors(config))
     with pytest.raises(TrainError, match=f"config.json: {key} is another one than is trained"):
         TransformerForSequenceClassification.load(folder)
 
