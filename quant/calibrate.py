@@ -38,8 +38,6 @@ from quant.foreign.proof import proved, said
 from quant.foreign.tokenizer import Tokens, together
 from quant.foreign.tokenizer import encode as encode_text
 from quant.images import data as images
-from quant.measure import vectors
-from quant.measure.answers import held, span, texts_of
 from quant.measure.compare import (
     TensorError,
     answering,
@@ -47,7 +45,7 @@ from quant.measure.compare import (
     softmax_errors,
     table,
 )
-from quant.measure.metrics import determination
+from quant.measure.tasks import likeness, task_of
 from quant.measure.verdict import (
     judge,
 )
@@ -55,9 +53,7 @@ from quant.model import float_model
 from quant.model.spec import (
     EMBEDDING,
     LABELLED,
-    MULTI_LABEL,
     QUESTION_ANSWERING,
-    REGRESSION,
     TASKS,
     TEXT_SIDE,
     Arrays,
@@ -85,7 +81,6 @@ TRACED = 256  # the same where all its tensors are kept
 PLAIN = 2  # texts that plain golden runs on as well
 FEW = 32  # texts, below which a calibration says little of others
 UNKNOWN = 0.5  # share of tokens, above which the texts are not those of the model
-_MEASURES = {EMBEDDING: "distance of the embeddings", REGRESSION: "error in deviations"}
 AUTO, ALL = "auto", "all"  # besides lists of remedies
 DEFAULT_DATA = "imdb"
 SENTENCES = "rotten-tomatoes"  # what an embedding is calibrated on
@@ -328,38 +323,16 @@ class Calibrator:
         return self._logits[model]
 
     def error(self, quantized: Quantized) -> float:
-        """The mean difference of the integer logits from the float ones on the texts.
-
-        Of embeddings, whose length says nothing, the mean distance of the unit vectors; of numbers,
-        whose units differ, in standard deviations of each.
-        """
+        """The distance of the integer logits from the float ones on the texts."""
         scale = decode.scale(quantized.info["tensors"]["logits"])
-        logits = self._run(quantized.model) * scale
-        task = self.checkpoint.spec.task
-        if task == EMBEDDING:
-            return vectors.distance(logits, self.exact)
-        difference = np.abs(logits - self.exact)
-        if task == REGRESSION:
-            deviation = self.exact.std(axis=0)
-            difference /= np.where(deviation > 0, deviation, 1)
-        return float(difference.mean())
+        task = task_of(self.checkpoint.spec)
+        return task.distance(self._run(quantized.model) * scale, self.exact)
 
     def likeness(self, quantized: Quantized) -> float:
         """How alike golden and float are on the texts, as quant.measure.verdict takes it."""
-        logits, task = self._run(quantized.model), self.checkpoint.spec.task
-        if task == QUESTION_ANSWERING:
-            spec, texts = self.checkpoint.spec, self.texts
-            both = (texts_of(spec, rows, texts) for rows in (logits, self.exact))
-            same = [span(t, a) == span(t, b) for t, a, b in zip(texts, *both, strict=True)]
-            return float(np.mean(same))
-        if task == EMBEDDING:
-            return float(vectors.cosines(logits, self.exact).mean())
-        if task == MULTI_LABEL:
-            return float(np.mean(held(logits) == held(self.exact)))
-        if task == REGRESSION:
-            scale = decode.scale(quantized.info["tensors"]["logits"])
-            return float(determination(logits * scale, self.exact).min())
-        return float(np.mean(logits.argmax(axis=1) == self.exact.argmax(axis=1)))
+        scale = decode.scale(quantized.info["tensors"]["logits"])
+        codes = self._run(quantized.model)
+        return likeness(self.checkpoint.spec, self.texts, codes, scale, self.exact)
 
     def choose(self, options: Options) -> tuple[Options, dict[str, float]]:
         """The options with their remedies chosen, and the error of each choice by its names.
@@ -666,7 +639,7 @@ def summary(quantized: Quantized, errors: dict[str, TensorError]) -> str:
     taken, trials = tuple(info["calibration"]["remedies"]), info["trials"]
     lines = [table(errors), f"remedies: {choose.named(taken)}"]
     if trials:
-        measure = _MEASURES.get(info["spec"]["task"], "error of the logits")
+        measure = task_of(spec).error
         tried = ", ".join(f"{names} {error:.3g}" for names, error in trials.items())
         lines.append(f"tried, by the mean {measure}: {tried}")
     lines += [f"{name} has no effect: {why}" for name, why in idle(spec).items()]

@@ -18,10 +18,10 @@ from cli.paths import check_written
 
 import numpy as np
 
-from quant.evaluate import add_text_options, classifier_of, evaluate, labelled_texts
+from quant.evaluate import add_text_options, evaluate, read_both
 from quant.measure.compare import TensorError
-from quant.measure.evaluation import Evaluation
 from quant.measure.metrics import percent, points
+from quant.measure.tasks import Evaluation
 from quant.measure.verdict import ADVICE, AGREEMENT, SQNR_DB, judge
 from quant.model.spec import CLASSIFICATION
 from quant.texts.corpora import SPLITS
@@ -155,12 +155,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def report_command(options: argparse.Namespace) -> int:
-    quantized, classifier = classifier_of(options, (CLASSIFICATION,))
+    quantized, classifier, reviews, texts, labels = read_both(options, (CLASSIFICATION,))
     out = options.out or BUILD / f"report-{quantized.resolve().name}.html"
     check_written(out, "FILE")
-    reviews, texts, labels = labelled_texts(options, classifier)
     result = evaluate(classifier, texts, labels)
-    assert isinstance(result, Evaluation)
     files.write(out, page(classifier.info, result, reviews))
     print(f"wrote {out}")
     if options.json:

@@ -42,7 +42,6 @@ COMMANDS = {
 NEEDED = {
     "quant.classify": ["good"],
     "quant.export": ["c"],
-    "quant.similarity": ["good", "bad"],
     "boards": ["--board", "terasic_deca"],
     "boards.host": ["good", "--board", "radiona_ulx3s"],
     "rtl.generate": ["softmax"],
@@ -114,12 +113,9 @@ def test_a_wrong_option_or_number_is_one_line(name, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("command", "option"),
     [
-        *(
-            (f"quant.{name}", "--model")
-            for name in ("calibrate", "evaluate", "embed", "similarity")
-        ),
+        *((f"quant.{name}", "--model") for name in ("calibrate", "evaluate", "embed")),
         *((f"quant.{name}", "--quantized") for name in ("classify", "embed", "evaluate")),
-        *((name, "--quantized") for name in ("quant.similarity", "rtl.compile", "sim.cycles")),
+        *((name, "--quantized") for name in ("rtl.compile", "sim.cycles")),
         ("quant.calibrate", "--data"),
     ],
 )
