@@ -150,21 +150,6 @@ def test_positions_of_dinov2_are_resampled_as_in_transformers(
     assert proven(tmp_path) < 1e-6
 
 
-@pytest.mark.parametrize("antialias", [False, True])
-def test_a_grid_is_resampled_as_torch_does_it(antialias: bool) -> None:
-    rng = np.random.default_rng(5)
-    for _ in range(20):
-        old, new = rng.integers(1, 12, 2), rng.integers(1, 12, 2)
-        grid = rng.normal(size=(*old, 3)).astype(np.float32)
-        wanted = torch.nn.functional.interpolate(
-            torch.tensor(grid).permute(2, 0, 1)[None], size=tuple(map(int, new)), mode="bicubic",
-            align_corners=False, antialias=antialias,
-        )  # fmt: skip
-        found = vision.resampled(grid, (int(new[0]), int(new[1])), antialias)
-        difference = found - wanted[0].permute(1, 2, 0).numpy()
-        assert np.abs(difference).max() < 2e-6, (old, new)
-
-
 @pytest.mark.parametrize("family", ["vit", "deit", "dinov2"])
 def test_tensors_as_they_are_called_in_memory_are_read(family: str, tmp_path: Path) -> None:
     model = saved(tmp_path, family, "Model")
@@ -223,6 +208,8 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], dict[str, Any], str]] = {
     "classes": ("vit", "Model", {"architectures": ["ViTX"]}, {}, r"\['ViTX'\]: .* its head"),
     "swiglu": ("dinov2", "Model", {"use_swiglu_ffn": True}, {}, "the outputs differ"),
     "positions": ("vit", "Model", {"image_size": 16}, {"size": 16}, "4 x 4 patches .* 9 positions"),
+    "image_size": ("vit", "Model", {"image_size": "12"}, {}, "image_size is '12': it must be one"),
+    "pairs": ("vit", "Model", {"image_size": [12]}, {}, r"image_size is \[12\]: it must be one"),
     "hidden": ("vit", "Model", {"hidden_size": 12}, {}, "rows of 12 are needed"),
     "no bias": ("vit", "Model", {"qkv_bias": False}, {}, "the outputs differ"),
     "layers": ("vit", "Model", {"num_hidden_layers": 3}, {}, "encoder.layer.2.* is missing"),
@@ -309,14 +296,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> front.Front:
         options=options, height=6, width=8, projection=floats(6, 3, 2, 4), offsets=floats(6, 6),
         before=floats(1, 6), names=("[CLS]",),
     )  # fmt: skip
-
-
-def test_rows_are_the_projected_patches(made: front.Front) -> None:
-    pixels = made.pixels(drawn(0, 9, 11, 3))
-    assert made.tokens[:4] == ("[CLS]", "0,0", "0,1", "1,0")
-    patch = pixels[:, 2:4, 4:8]
-    wanted = np.einsum("chw,kchw->k", patch, made.projection) + made.offsets[3]
-    assert np.allclose(made.rows(pixels)[4], wanted, atol=1e-5)
 
 
 DAMAGES: list[tuple[Callable[[Path, dict[str, Any]], Any], str]] = [
