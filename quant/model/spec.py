@@ -34,7 +34,7 @@ channels is the one over E but for a factor, which gamma takes up:
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -102,37 +102,30 @@ class InputError(UserError):
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderSpec:
-    """The shape and the choices of an encoder with a head.
+    """The shape and the choices of an encoder with a head. Raises UserError naming a wrong field.
 
-    task: what the outputs are. "classification": a logit for each of the labels, the largest is the
-    class. "multi-label": a logit for each of the labels, which holds where its own is above 0, a
-    probability above one half. "regression": a number for each of the labels. "embedding": a vector
-    of the hidden size, whose direction is the meaning; no labels. "token-classification": a class
-    for every token. "question-answering": for every token of a question and a text two logits,
-    whether the answer begins there and whether it ends there. Only these two have the pooling
-    "none".
-    function: what the numbers of a regression go through, "identity" or "sigmoid".
-
+    task: the meaning of the outputs. "classification": a logit for each of the labels, of which the
+    largest counts. "multi-label": a logit for each of the labels, which holds above 0.
+    "regression": a number for each of the labels, which goes through the function on the host.
+    "embedding": a vector of `width` numbers, 0 for the hidden size. "token-classification": a class
+    for every token. "question-answering": for every token two logits, whether the answer begins
+    there and whether it ends there.
+    pooling: what the head reads, the "first" token, the "mean" over the attended tokens, the "last"
+    token or ("none") every token by itself. The integer model gives every token's outputs for the
+    last one too, and the host keeps the last (`kept`). end: the id that ends a text there and
+    nowhere before; None for the largest id in it.
     norm: "post" normalises after each residual addition (BERT); "pre" before each branch, with a
-    final norm after the last layer. first_norm: False where layer 0 of "pre" has no norm before its
-    attention, which reads the embedding's. windows: of each layer, None where a query sees every
-    key; () where no layer has one. pooling: what the head reads, the "first" token, the "mean" over
-    the attended tokens, the "last" token or ("none") every token by itself. The integer model has
-    no pooling for the last one: it gives the outputs of every token, and the host keeps the last
-    (`kept`). end: the id with which a text ends there and nowhere before; None for the largest id
-    in it. rotary: of each layer the number of the table that turns Q and K, or None; () where no
-    layer has one. kv_heads: heads of K and V, a divisor of heads; 0 for as many. gated: hidden =
-    activation(gate(x)) * up(x). rms_norm: x / sqrt(mean(x^2) + epsilon) gamma. unread: id of a
-    token that no text may hold, since the embeddings would depend on how often it does. width:
-    numbers of an embedding, 0 for the hidden size. head_activations: one for each hidden layer of
-    the head, so the head has one linear layer more than that. Token t takes row t + position_offset
-    of the position table. embedding_size: channels of a factorised embedding, 0 where there is no
-    projection. position_bias: scores have a bias for each head and difference of two positions
-    (quant.model.position_bias). given: rows that a host computed take the place of the token table,
-    and ids are their numbers (quant.quantize.given); the table of positions is zero. Every image
-    has as many rows as that. rows: they are those of a front end that the user has, as many as it
-    makes of an input. No two labels are one name. Raises ValueError naming the field, its value and
-    what is allowed.
+    final norm after the last layer. first_norm: False where layer 0 of "pre" reads the embedding's.
+    rms_norm: x / sqrt(mean(x^2) + epsilon) gamma. gated: hidden = activation(gate(x)) * up(x).
+    windows: of each layer, None where a query sees every key. rotary: of each layer the number of
+    the table that turns Q and K, or None. Both are () where no layer has one. kv_heads: heads of K
+    and V, 0 for as many as of Q. position_bias: scores have a bias for each head and difference of
+    two positions (quant.model.position_bias).
+    Token t takes row t + position_offset of the position table. embedding_size: channels of a
+    factorised embedding, 0 without a projection. unread: id of a token that no text may hold.
+    head_activations: one for each layer of the head but the last. given: rows that a host computed
+    take the place of the token table (quant.quantize.given), as many for every image. rows: they
+    are those of a front end of the user's, as many as it makes of an input.
     """
 
     layers: int
@@ -169,72 +162,15 @@ class EncoderSpec:
     head_norm: bool = False
 
     def __post_init__(self) -> None:
-        for name, right, allowed in self._rules():
-            if not right:
-                raise UserError(f"{name} is {getattr(self, name)!r}: it must be {allowed}")
+        for name, right, allowed in _RULES:
+            if not right(self):
+                value = getattr(self, name)
+                raise UserError(f"{name} is {value!r}: it must be {allowed.format(self)}")
         if same := same_names(self.labels):
             raise UserError(
                 f"the labels {same[0]!r} and {same[1]!r} are one name (surrounding space does not "
                 "count): rename one in id2label"
             )
-
-    def _rules(self) -> Iterator[tuple[str, bool, str]]:
-        """A field, whether its value is allowed, and what is; later rules rely on earlier ones."""
-        for name in ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary", "positions"):
-            value = getattr(self, name)
-            yield name, type(value) is int and value >= 1, "an integer of at least 1"
-        choices = {"task": TASKS, "norm": NORMS, "pooling": POOLINGS, "function": FUNCTIONS}
-        for name, allowed in (choices | {"activation": tuple(ACTIVATIONS)}).items():
-            yield name, getattr(self, name) in allowed, f"one of {', '.join(allowed)}"
-        least = {CLASSIFICATION: 2, TOKEN_CLASSIFICATION: 2, MULTI_LABEL: 1, REGRESSION: 1}
-        count = len(self.labels)
-        exact = {QUESTION_ANSWERING: 2, EMBEDDING: 0}.get(
-            self.task, max(count, least.get(self.task, 0))
-        )
-        wanted = f"{exact} for {self.task}" + " or more" * (self.task in least)
-        yield "labels", count == exact, wanted
-        yield "types", self.types >= 0, "0 (no segment embedding) or more"
-        rows = f"from 0 to below the {self.positions} rows of the position table"
-        yield "position_offset", 0 <= self.position_offset < self.positions, rows
-        yield "epsilon", self.epsilon > 0, "above 0"
-        size = f"from 0 (no projection) to the hidden size, {self.hidden}"
-        yield "embedding_size", 0 <= self.embedding_size <= self.hidden, size
-        others = self.types or self.position_offset or self.embedding_size
-        whole = "False beside types, position_offset or embedding_size: rows have all in them"
-        yield "given", not (self.given and others), whole
-        yield "rows", self.given or not self.rows, "False where rows are not given"
-        post = "0 with the norm 'pre' or rms_norm: a projection reads a LayerNorm's output"
-        plain = self.norm == "post" and not self.rms_norm
-        yield "embedding_size", plain or not self.embedding_size, post
-        every = f"'none' for {' and '.join(EVERY_TOKEN)}, and for no other task"
-        yield "pooling", (self.pooling == "none") == (self.task in EVERY_TOKEN), every
-        last = self.pooling == "last"
-        yield "pooling", not last or self.task == EMBEDDING, f"'last' for {EMBEDDING} alone"
-        yield "end", last or self.end is None, "None unless the pooling is 'last'"
-        width = f"0, or of an {EMBEDDING} 1 or more"
-        yield "width", not self.width or (self.task == EMBEDDING and self.width > 0), width
-        each = f"one for each of the {self.layers} layers, or () where no layer has one"
-        windows = len(self.windows) in (0, self.layers) and set(self.windows) != {None}
-        yield "windows", windows, each
-        tables = set(self.rotary) - {None} in ({0}, {0, 1}) and len(self.rotary) == self.layers
-        two = f"None or the number of one of at most {ROTARY_TABLES_MAX} tables, {each}"
-        yield "rotary", not self.rotary or tables, two
-        even = "even with rotary positions, which turn pairs of channels"
-        yield "head_size", not self.rotary or self.head_size % 2 == 0, even
-        divisor = self.kv_heads < self.heads and self.heads % (self.kv_heads or 1) == 0
-        groups = f"a divisor of the {self.heads} heads and below them, or 0 for as many"
-        yield "kv_heads", self.kv_heads >= 0 and divisor, groups
-        biased = "0 beside a position_bias: heads that share K and V have no bias"
-        yield "kv_heads", not (self.kv_heads and self.position_bias), biased
-        first = "True unless the norm is 'pre' and the embedding has one"
-        read = self.norm == "pre" and self.embedding_norm
-        yield "first_norm", self.first_norm or read, first
-        hidden = "False for a head of one layer: it stands behind a hidden layer"
-        yield "head_norm", not self.head_norm or bool(self.head_activations), hidden
-        through = f"identity unless the task is {REGRESSION}"
-        yield "function", self.function == IDENTITY or self.task == REGRESSION, through
-        known = set(self.head_activations) <= set(ACTIVATIONS)
-        yield "head_activations", known, f"of {', '.join(ACTIVATIONS)}"
 
     def window(self, layer: int) -> Window | None:
         """Which keys a query of this layer sees; None: all."""
@@ -360,6 +296,75 @@ class EncoderSpec:
             None if pair is None else Window(*pair) for pair in fields.get("windows", ())
         )
         return cls(**fields)
+
+
+_LEAST = {CLASSIFICATION: 2, TOKEN_CLASSIFICATION: 2, MULTI_LABEL: 1, REGRESSION: 1}
+_CHOICES = {
+    "task": TASKS,
+    "norm": NORMS,
+    "pooling": POOLINGS,
+    "function": FUNCTIONS,
+    "activation": tuple(ACTIVATIONS),
+}
+_EACH = "one for each of the {0.layers} layers, or () where no layer has one"
+
+
+def _whole(name: str) -> Callable[[EncoderSpec], bool]:
+    return lambda s: type(getattr(s, name)) is int and getattr(s, name) >= 1
+
+
+def _one_of(name: str, allowed: Sequence[str]) -> Callable[[EncoderSpec], bool]:
+    return lambda s: getattr(s, name) in allowed
+
+
+_RULES: tuple[tuple[str, Callable[[EncoderSpec], bool], str], ...] = (
+    *((name, _whole(name), "an integer of at least 1") for name in (
+        "layers", "hidden", "heads", "head_size", "ffn", "vocabulary", "positions")),
+    *((name, _one_of(name, allowed), f"one of {', '.join(allowed)}")
+      for name, allowed in _CHOICES.items()),
+    ("labels", lambda s: s.task not in _LEAST or len(s.labels) >= _LEAST[s.task],
+     "2 names for a class, 1 or more for labels and numbers"),
+    ("labels", lambda s: s.task != QUESTION_ANSWERING or len(s.labels) == 2,
+     "2, where an answer begins and ends"),
+    ("labels", lambda s: s.task != EMBEDDING or not s.labels, "() for an embedding"),
+    ("types", lambda s: s.types >= 0, "0 (no segment embedding) or more"),
+    ("position_offset", lambda s: 0 <= s.position_offset < s.positions,
+     "from 0 to below the {0.positions} rows of the position table"),
+    ("epsilon", lambda s: s.epsilon > 0, "above 0"),
+    ("embedding_size", lambda s: 0 <= s.embedding_size <= s.hidden,
+     "from 0 (no projection) to the hidden size, {0.hidden}"),
+    ("embedding_size", lambda s: not s.embedding_size or (s.norm == "post" and not s.rms_norm),
+     "0 with the norm 'pre' or rms_norm: a projection reads the output of a LayerNorm"),
+    ("given", lambda s: not (s.given and (s.types or s.position_offset or s.embedding_size)),
+     "False beside types, position_offset or embedding_size: rows have all of them in them"),
+    ("rows", lambda s: s.given or not s.rows, "False where rows are not given"),
+    ("pooling", lambda s: (s.pooling == "none") == (s.task in EVERY_TOKEN),
+     f"'none' for {' and '.join(EVERY_TOKEN)}, and for no other task"),
+    ("pooling", lambda s: s.pooling != "last" or s.task == EMBEDDING,
+     "'last' for an embedding alone"),
+    ("end", lambda s: s.end is None or s.pooling == "last", "None unless the pooling is 'last'"),
+    ("width", lambda s: not s.width or (s.task == EMBEDDING and s.width > 0),
+     "0, or of an embedding 1 or more"),
+    ("windows", lambda s: len(s.windows) in (0, s.layers) and set(s.windows) != {None}, _EACH),
+    ("rotary", lambda s: not s.rotary or (
+        set(s.rotary) - {None} in ({0}, {0, 1}) and len(s.rotary) == s.layers),
+     f"None or the number of one of at most {ROTARY_TABLES_MAX} tables, {_EACH}"),
+    ("head_size", lambda s: not s.rotary or s.head_size % 2 == 0,
+     "even with rotary positions, which turn pairs of channels"),
+    ("kv_heads", lambda s: 0 <= s.kv_heads < s.heads and s.heads % (s.kv_heads or 1) == 0,
+     "a divisor of the {0.heads} heads and below them, or 0 for as many"),
+    ("kv_heads", lambda s: not (s.kv_heads and s.position_bias),
+     "0 beside a position_bias: heads that share K and V have no bias"),
+    ("first_norm", lambda s: s.first_norm or (s.norm == "pre" and s.embedding_norm),
+     "True unless the norm is 'pre' and the embedding has one"),
+    ("head_norm", lambda s: not s.head_norm or bool(s.head_activations),
+     "False for a head of one layer: it stands behind a hidden layer"),
+    ("function", lambda s: s.function == IDENTITY or s.task == REGRESSION,
+     f"identity unless the task is {REGRESSION}"),
+    ("head_activations", lambda s: set(s.head_activations) <= set(ACTIVATIONS),
+     f"of {', '.join(ACTIVATIONS)}"),
+)  # fmt: skip
+"""A field, whether it is right, and what it must be; later rules rely on earlier ones."""
 
 
 def _listed(value: Any) -> Any:

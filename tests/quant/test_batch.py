@@ -121,10 +121,10 @@ def test_texts_are_read_as_they_are_needed(classifier: Classifier, monkeypatch) 
     [
         (
             "text,label\ngood,1\nbad,2\n",
-            "texts.csv:3: 'label' is '2', not one of negative, positive or an index",
+            "texts.csv:3: '2' is not one of negative, positive or an index",
         ),
         ("text,label\n  ,1\n,0\n", "holds no text"),
-        ("text,label\ngood,fine\n", "texts.csv:2: 'label' is"),
+        ("text,label\ngood,fine\n", "texts.csv:2: 'fine' is not one of"),
         ("text\n", "holds no text"),
         ("words\ngood\n", ":1: no column 'text' among words"),
     ],

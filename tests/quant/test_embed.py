@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from golden import encoder, store
-from quant import ablation, calibrate, classify, embed, embedder, evaluate, inspect, report
+from quant import ablation, calibrate, classify, embed, embedder, evaluate, report
 from quant.foreign.checkpoint import load
 from quant.foreign.tokenizer import TextTokenizer
 from quant.similarity import main as similarity
@@ -199,17 +199,6 @@ def test_without_the_checkpoint_there_is_nothing_to_compare_with(
     assert "not there to compare with: give --model" in printed
     assert similarity([*TEXTS[:2], "--quantized", str(out)]) == 0
     assert "float" not in capsys.readouterr().out
-
-
-def test_inspect_says_what_it_is(
-    model: Path, data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert inspect.main([str(model), "--data", str(data)]) == 0
-    printed = capsys.readouterr().out
-    assert "embedding of 12: the mean of the tokens\n" in printed
-    assert "--lanes 4 --tokens 16 --hidden 12 --ffn 20 --labels 12" in printed
-    count = sum(a.size for n, a in tiny.encoder_tensors().items() if not n.startswith("pooler."))
-    assert f"\n{count:,} parameters" in printed
 
 
 @pytest.mark.parametrize(

@@ -144,10 +144,10 @@ def test_sources_give_the_same_answers(made: Made, tmp_path: Path) -> None:
     ("inputs", "place", "message"),
     [
         (IMAGES, "notes.txt", "holds no file of .png"),
-        (IMAGES, "bird/1.png", "its name is 'bird', not one of no"),
+        (IMAGES, "bird/1.png", "its name 'bird' is not one of no"),
         (IMAGES, "", "no images at .*: give digits, a folder with a folder of images"),
         (FILES, "1.png", "holds no file of .npy"),
-        (FILES, "bird/1.npy", "its name is 'bird', not one of no"),
+        (FILES, "bird/1.npy", "its name 'bird' is not one of no"),
         (FILES, "", "no files at .*: give a folder with a folder of files"),
     ],
 )
