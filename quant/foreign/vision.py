@@ -84,6 +84,13 @@ _LARGEST = 1 << 14
 _ROWS = {"cls_token": "[CLS]", "class_embedding": "[CLS]", "distillation_token": "[DIST]"}
 """Names that tensors have by family and version, and those of the rows."""
 
+_ELSEWHERE = (
+    *("pooler_output_size", "pooler_act", "projection_dim", "vision_use_head", "encoder_stride"),
+    *("use_mask_token", "drop_path_rate", "layerscale_value", "apply_layernorm", "stage_names"),
+    *("out_features", "out_indices", "reshape_hidden_states"),
+)
+"""Options of training and of classes that are not taken."""
+
 _BARE, _PROJECTED = Head(EMBEDDING), Head(EMBEDDING, ("visual_projection",))
 _MODEL = {"Model": _BARE}
 _CLASSES = {"ForImageClassification": Head(CLASSIFICATION, ("classifier",)), **_MODEL}
@@ -136,16 +143,12 @@ def load(
     names = [_ROWS[name] for name in row.before]
     names += [f"[REG{i + 1}]" for i in range(len(before) - count)]
     patches = prefix + place(_PATCHES)
-    weight, given = tensors.take(f"{patches}.weight"), config["image_size"]
-    size = (*given,) if isinstance(given, list | tuple) else (given, given)
-    if len(size) != 2 or not all(type(side) is int and 0 < side <= _LARGEST for side in size):
-        raise CheckpointError(
-            f"config.json: image_size is {given!r}: it must be one or two numbers, 1 to {_LARGEST}"
-        )
-    if weight.ndim != 4 or len(weight) != hidden:
-        raise CheckpointError(
-            f"{patches}.weight has shape {weight.shape}: {hidden} x channels x patch is needed"
-        )
+    weight, size = tensors.take(f"{patches}.weight"), _pair(config, "image_size")
+    wanted = (hidden, integer(config, "num_channels"), *_pair(config, "patch_size"))
+    if weight.shape != wanted:
+        raise CheckpointError(f"{patches}.weight has shape {weight.shape}: {wanted} is needed")
+    if row.antialias and len(before) - count != config["num_register_tokens"]:
+        raise CheckpointError(f"num_register_tokens is not that of {len(before) - count} rows")
     options, (height, width) = front_end.read(layout.encoder, weight.shape[1], size)
     if row.antialias is None and (height, width) != size:
         raise CheckpointError(
@@ -172,6 +175,9 @@ def load(
     pooled = any(name.startswith(f"{prefix}head.") for name in tensors.names)
     family, bare = replace(row.family, layer=place(_LAYERS)), replace(layout, task=None)
     spec, arrays, notes, name = layouts.load(family, config, tensors, bare, asked)
+    config.seen.update(_ELSEWHERE)
+    if config["qkv_bias"] is False and any(arrays[f"layer.0.{x}.bias"].any() for x in "qkv"):
+        raise CheckpointError("config.json: qkv_bias is False, and the weights have such a bias")
     if pooled and spec.task == EMBEDDING:
         notes.append("the mean of the patches takes the place of the pooling by attention")
         if name == "SiglipVisionModel" and asked != EMBEDDING:
@@ -189,6 +195,17 @@ def load(
     if name in ("CLIPModel", "SiglipModel"):  # whose image side alone is taken
         name = name.replace("Model", "VisionModelWithProjection" if spec.width else "VisionModel")
     return replace(spec, vocabulary=len(zeros), positions=len(zeros)), arrays, notes, front, name
+
+
+def _pair(config: Options, name: str) -> tuple[int, int]:
+    """Height and width, which one number may be."""
+    given = config[name]
+    both = (*given,) if isinstance(given, list | tuple) else (given, given)
+    if len(both) != 2 or not all(type(side) is int and 0 < side <= _LARGEST for side in both):
+        raise CheckpointError(
+            f"config.json: {name} is {given!r}: it must be one or two numbers, 1 to {_LARGEST}"
+        )
+    return both
 
 
 def resampled(grid: Floats, size: tuple[int, int], antialias: bool) -> Floats:

@@ -122,6 +122,24 @@ def test_the_outputs_are_those_of_transformers(
         proved(replace(checkpoint, arrays=wrong))
 
 
+@pytest.mark.parametrize(("family", "kind", "options"), CASES)
+def test_no_option_is_unread(
+    family: str, kind: str, options: dict[str, Any], tmp_path: Path, monkeypatch: Any
+) -> None:
+    """So that no torch is needed, but for an option that nobody knows."""
+    saved(tmp_path, family, kind, **options)
+    middle = [0.4] * options.get("num_channels", 3)
+    size = options.get("image_size", 12)
+    processed(tmp_path, size=size, image_mean=middle, image_std=middle)
+    monkeypatch.setattr("quant.foreign.proof.find_spec", lambda name: None)
+    found = load(tmp_path, "embedding")
+    assert proved(found).difference is None
+    assert found.twin is not None
+    found.twin.options.given["of_mine"] = 3
+    with pytest.raises(CheckpointError, match="of_mine is 3: no loader reads that: install torch"):
+        proved(found)
+
+
 def test_an_image_has_the_logits_of_transformers(tmp_path: Path) -> None:
     from quant.model import float_model
 
@@ -208,10 +226,11 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], dict[str, Any], str]] = {
     "classes": ("vit", "Model", {"architectures": ["ViTX"]}, {}, r"\['ViTX'\]: .* its head"),
     "swiglu": ("dinov2", "Model", {"use_swiglu_ffn": True}, {}, "the outputs differ"),
     "positions": ("vit", "Model", {"image_size": 16}, {"size": 16}, "4 x 4 patches .* 9 positions"),
+    "patch": ("vit", "Model", {"patch_size": 3}, {}, r"\(24, 3, 3, 3\) is needed"),
     "image_size": ("vit", "Model", {"image_size": "12"}, {}, "image_size is '12': it must be one"),
     "pairs": ("vit", "Model", {"image_size": [12]}, {}, r"image_size is \[12\]: it must be one"),
     "hidden": ("vit", "Model", {"hidden_size": 12}, {}, "rows of 12 are needed"),
-    "no bias": ("vit", "Model", {"qkv_bias": False}, {}, "the outputs differ"),
+    "no bias": ("vit", "Model", {"qkv_bias": False}, {}, "qkv_bias is False, and"),
     "layers": ("vit", "Model", {"num_hidden_layers": 3}, {}, "encoder.layer.2.* is missing"),
     "another size": ("vit", "Model", {}, {"size": 16}, "images of 16 x 16, and the model has"),
     "no file": ("vit", "Model", {}, {"image_processor_type": None}, "must name an image processor"),
