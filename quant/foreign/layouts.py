@@ -502,7 +502,7 @@ def load(
 
 @dataclass(frozen=True)
 class _Reading:
-    """A checkpoint as a row reads it. prefix: the beginning of the names of its encoder's tensors."""
+    """A checkpoint as a row reads it. prefix: how the names of its encoder's tensors begin."""
 
     family: Family
     prefix: str
