@@ -5,11 +5,9 @@ import io
 import json
 import random
 import re
-import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-from cli.errors import ToolError
 
 import pyarrow
 import pytest
@@ -59,7 +57,7 @@ PAIRS = [
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("kind", [",csv", ";csv", "\tcsv", "\ttsv", " jsonl", " json", " parquet"])
 def test_pairs_are_read_from_every_kind_of_file(
-    kind: str, mark: str, end: str, tmp_path: Path, capsys
+    kind: str, mark: str, end: str, tmp_path: Path
 ) -> None:
     rows = [{"id": 7, " Premise": r.text, "HYPOTHESIS": r.pair, "Label": r.label} for r in PAIRS]
     delimiter, suffix = kind[0], kind[1:]
@@ -76,8 +74,8 @@ def test_pairs_are_read_from_every_kind_of_file(
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     content = columns if suffix == "parquet" else mark + text.getvalue()
     path = written(tmp_path, f"a.{suffix}", content)
-    assert read_texts(path) == PAIRS
-    assert capsys.readouterr().err == f"note: {path}: not read: id\n"
+    assert read_texts(path, names=("0", "1")) == PAIRS
+    assert read_texts(path) == [replace(review, label=None) for review in PAIRS]
     assert [r.pair for r in read_texts(path, layout=Layout(pair=""))] == [None] * 3
 
 
@@ -90,10 +88,9 @@ def test_pairs_are_read_from_every_kind_of_file(
         (CLASSIFICATION, STARS, 6, "'6' is not one of"),
         (CLASSIFICATION, ("01", "02"), 1, 0),
         (CLASSIFICATION, ("1", "2", "other"), "0", "'0' is not one of"),
-        (CLASSIFICATION, ("1 star", "2 stars"), 1, "could mean 1 star, 2 stars: write a"),
-        (CLASSIFICATION, ("1 star", "2 stars"), 2, "'2' is not one of .* from 0 to 1"),
+        *((CLASSIFICATION, ("1 star", "2 stars"), x, "not one of 1 star, 2 stars$") for x in "012"),
         (CLASSIFICATION, ("LABEL_0", "LABEL_1"), 1, 1),
-        (CLASSIFICATION, ("LABEL_1", "LABEL_0"), 1, "could mean LABEL_1, LABEL_0"),
+        (CLASSIFICATION, ("LABEL_1", "LABEL_0"), 1, "'1' is not one of LABEL_1, LABEL_0$"),
         (CLASSIFICATION, ("GPT-2", "T5", "BERT"), 2, 2),
         (CLASSIFICATION, ("us", "US", "No"), "US", 1),
         (CLASSIFICATION, ("us", "US", "No"), "Us", "could mean us, US"),
@@ -101,10 +98,9 @@ def test_pairs_are_read_from_every_kind_of_file(
         (CLASSIFICATION, NAMES, "3", "'3' is not one of .* or an index from 0 to 2"),
         (CLASSIFICATION, NAMES, 0.5, "'0.5' is not one of"),
         (CLASSIFICATION, NAMES, [1], r"'\[1\]' is not one of"),
-        (CLASSIFICATION, None, "good", "'good' is not an index from 0"),
-        *((CLASSIFICATION, x, "1" * 40, "' is not ") for x in (None, NAMES, STARS)),
+        *((CLASSIFICATION, x, "1" * 40, "' is not ") for x in (NAMES, STARS)),
         (CLASSIFICATION, NAMES, "0" * 5000 + "1.0", 1),
-        (CLASSIFICATION, None, -1, "'-1' is not an index"),
+        *((CLASSIFICATION, NAMES, x, f"'{re.escape(x)}' is not one of") for x in ("-1", "+1")),
         *((task, NAMES, "  ", None) for task in (CLASSIFICATION, MULTI_LABEL, REGRESSION)),
         (MULTI_LABEL, NAMES, '["No, not that", 1]', (0, 1, 1)),
         (MULTI_LABEL, NAMES, ["ART", "2"], (1, 0, 1)),
@@ -113,19 +109,17 @@ def test_pairs_are_read_from_every_kind_of_file(
         (MULTI_LABEL, NAMES, [1.0, 0.0, 1.0], (1, 0, 1)),
         (MULTI_LABEL, NAMES, [1, 0, 1], (1, 0, 1)),
         (MULTI_LABEL, NAMES, [True, False, False], (1, 0, 0)),
-        (MULTI_LABEL, NAMES, [1.0, 0.5, 0.0], "is not a 0 or 1 for each of art"),
+        (MULTI_LABEL, NAMES, [1.0, 0.5, 0.0], "1.0 or 0.0 for each of art"),
         (MULTI_LABEL, NAMES, [1, 1], "has a label twice"),
         (MULTI_LABEL, ("some", "none", "all"), ["some", None], "'' is not one of"),
         (MULTI_LABEL, NAMES, "art, sport", "'art, sport' is not one of"),
         (MULTI_LABEL, ("a", "b"), [0, 1], "could be indices or a 0 or 1 for each label"),
-        (MULTI_LABEL, ("a",), "0", "could be indices or a 0 or 1 for each label"),
-        (MULTI_LABEL, ("1", "2"), [1, 0], "could be indices or a 0 or 1 for each label"),
-        (MULTI_LABEL, ("1", "2"), [1, 1], (1, 1)),
-        (MULTI_LABEL, ("1", "2"), ["1", "1"], "could be indices or a 0 or 1 for each label"),
+        *((MULTI_LABEL, ("a",), x, "could be indices or a 0 or 1") for x in ("0", "0.0", "1")),
+        *((MULTI_LABEL, ("1", "2"), x, "could be indices") for x in ([1, 0], ["1", "1"])),
         (MULTI_LABEL, STARS, [1, 5], (1, 0, 0, 0, 1)),
         (REGRESSION, ("stars",), "-1.5e1", (-15,)),
         (REGRESSION, ("a", "b"), "[-1, 2.25]", (-1, 2.25)),
-        (REGRESSION, ("a", "b"), "1", r"'1': the model gives 2 \(a, b\)"),
+        (REGRESSION, ("a", "b"), "1", "'1' is not a finite number for a, b"),
         (REGRESSION, ("a", "b"), "[1; 2]", "not JSON"),
         *(
             (REGRESSION, ("s",), x, "finite")
@@ -192,7 +186,7 @@ def test_words_and_their_tags(name: str, content: Any, tmp_path: Path) -> None:
         (
             "a.jsonl",
             [{"text": '["a'}, {"tokens": []}, {"words": ["a", "b"]}, {"text": " "}],
-            ['["a', "", "a b", " "],
+            ['["a', "", "a b", ""],
         ),
     ],
 )
@@ -206,7 +200,9 @@ def test_texts_and_rows_without(
     present = read_texts(path, task=task)
     assert present == [review for review in rows if review.present]
     missing = len(texts) - len(present)
-    assert (f"without a text are left out: {missing}, " in capsys.readouterr().err) == bool(missing)
+    assert (f" {missing} rows without a text are left out\n" in capsys.readouterr().err) == bool(
+        missing
+    )
 
 
 BAD = b"text,label\nx,1\n\n"
@@ -219,23 +215,22 @@ BAD = b"text,label\nx,1\n\n"
         ("a.csv", "", ":1: no column 'text' among nothing: name one with --text-column"),
         ("a.csv", "text,pair\nx,\n", " holds no text"),
         ("a.csv", "a,\nx,1\n", r":1: no column 'text' among a, \(no name\): name one"),
-        ("a.csv", "text,TEXT,Label,LABEL\nx,y,1,0\n", ":1: 2 columns are called 'label'"),
+        ("a.csv", "text,Label,LABEL\nx,1,0\n", ":1: 2 columns are called 'label'"),
         ("a.csv", 'text,label\n"a\nb",1\nx\n', ":4: 1 cells under a header of 2: quote a text"),
         ("a.csv", "text,label\nGood, very,1\n", ":2: 3 cells under a header of 2"),
         ("a.csv", 'text,label\nx,1\n\n"a\nb,1\nc,0\n', ":4: unexpected end of data: quotes en"),
         ("a.csv", 'text,label\n"a" b,1\n', ":2: ',' expected after '\"': quotes enclose"),
         ("a.tsv", '\ufefftext\tlabel\n"a\t1\n', ":2: unexpected end of data"),
         # bytes
-        ("a.csv", BAD + b"\xe9,1\n", ":4: byte 16, 0xe9, is not text in UTF-8: save the file as"),
-        ("a.jsonl", b'{"text": "\xc3\xa9"}\n{"text": "\xed\xa0\x80"}', ":2: byte 25, 0xed, is"),
-        ("a.txt", "\ufeffx\r\nné\0\n".encode(), ":2: byte 9, 0x00, is not text"),
-        ("a.json", '[{"text": "x"}]'.encode("utf-16"), ": row 1: byte 0, 0xff, is not text"),
+        ("a.csv", BAD + b"\xe9,1\n", ":4: the byte 0xe9 is not text in UTF-8: save the file as"),
+        ("a.jsonl", b'{"text": "\xc3\xa9"}\n{"text": "\xed\xa0\x80"}', ":2: the byte 0xed is"),
+        ("a.txt", "\ufeffx\r\nné\0\n".encode(), ":2: the byte 0x00 is not text"),
+        ("a.json", '[{"text": "x"}]'.encode("utf-16"), ": row 1: the byte 0xff is not text"),
         # JSON
         ("a.jsonl", '{"text": "x"}\n{"text"}\n', ":2: not JSON: Expecting ':'"),
         ("a.jsonl", "[1]\n", r":1: \[1\] is not a JSON object"),
         ("a.jsonl", '{"text": "x", "label": NaN}', ":1: not JSON: Out of range float"),
         ("a.jsonl", '{"text": "x", "label": 1e999}', ":1: not JSON: Out of range float"),
-        ("a.jsonl", '{"text": "x", "text": "y"}', ":1: not JSON: a key stands twice in text, text"),
         ("a.jsonl", '{"text": "a\\uD83D"}', ":1: not JSON: .*surrogates not allowed"),
         ("a.jsonl", "[" * 100_000, ":1: not JSON"),
         ("a.jsonl", '{"label": ' + "1" * 5000 + "}", ":1: not JSON"),
@@ -249,18 +244,15 @@ BAD = b"text,label\nx,1\n\n"
         ("a.parquet", {"text": pyarrow.nulls(2)}, " holds no text"),
         ("a.parquet", {"review": ["x"]}, ": no column 'text' among review"),
         ("a.parquet", {"text": pyarrow.array([b"\xff"]).view("string")}, ": what follows cannot"),
-        ("a.pdf", "x", r": unknown kind of file: give one of \.csv, \.tsv, \.json, \.jsonl, "),
+        ("a.pdf", "x", r": not a file of \.csv, \.tsv, \.json, \.jsonl, "),
         # words
-        ("a.conll", "Ada O\n\nLove lace O\n", ":3: 3 columns, not 2: a line is a word, as many"),
+        ("a.conll", "Ada O\n\nLove lace O\n", ":3: 3 columns, not 2: a line is a word, others"),
         ("a.bio", "\n\nAda O\n\nx X\n", ":5: 'X' is not one of O, B-PER"),
         ("w.jsonl", [{"tokens": ["a", "b"], "tags": [0]}], r":1: \[0\] is not a list of 2 tags"),
         ("w.jsonl", [{"tokens": ["a"], "tags": [3]}], ":1: '3' is not one of"),
         ("w.jsonl", [{"tokens": ["a", " "]}], ":1: .* is not a list of words"),
         ("w.csv", "tokens,tags\na b,O O\n", ":2: 'a b' is not a list of words"),
-        ("w.csv", "tokens,tags\n[1,O\n", ":2: not JSON"),
-        # outputs
-        ("m.csv", "text,art,sport\nx,1,0\n", ":1: the outputs art, sport, No, not that need a co"),
-        ("m.csv", 'text,art,sport,"no, not that"\nx,1,2,0\n', ":2: .* is not a 0 or 1 for each"),
+        ("w.csv", "tokens,tags\n[1],O\n", r":2: '\[1\]' is not a list of words"),
     ],
 )
 def test_refusals_name_file_line_and_what_is_wrong(
@@ -268,7 +260,7 @@ def test_refusals_name_file_line_and_what_is_wrong(
 ) -> None:
     path = written(tmp_path, name, content)
     words = name[0] == "w" or name.endswith((".conll", ".bio"))
-    task = TOKEN_CLASSIFICATION if words else MULTI_LABEL if name[0] == "m" else CLASSIFICATION
+    task = TOKEN_CLASSIFICATION if words else CLASSIFICATION
     with pytest.raises(TextError, match=f"^{path}{message}") as error:
         read_texts(path, names=TAGS if words else NAMES, task=task)
     assert "\n" not in str(error.value)
@@ -280,26 +272,16 @@ def test_columns_by_name(tmp_path: Path) -> None:
     assert read_texts(path, names=("bad", "good"), layout=layout) == [Review("Who?", 1, "Me.")]
     for part, name in (("text", "query"), ("pair", "reply"), ("label", "class")):
         with pytest.raises(TextError, match=f"no column '{name}' among id, .* --{part}-column"):
-            read_texts(path, layout=Layout(**{"text": "question", part: name}))
+            read_texts(path, names=NAMES, layout=Layout(**{"text": "question", part: name}))
     path = written(tmp_path, "a.jsonl", [{"text": "x", "stars": 1}, {"text": "y"}])
-    assert [r.label for r in read_texts(path, layout=Layout(label="stars"))] == [1, None]
+    assert [r.label for r in read_texts(path, names=STARS, layout=Layout(label="stars"))] == [
+        0,
+        None,
+    ]
     with pytest.raises(TextError, match=r":1: no column 'star' among text, stars: .*--label-col"):
-        read_texts(path, layout=Layout(label="star"))
-    for missing in (tmp_path / "absent.csv", tmp_path):
-        with pytest.raises(TextError, match=r"cannot read .*absent\.csv: No such file|is a folder"):
-            read_texts(missing)
-
-
-def test_a_column_for_each_output(tmp_path: Path) -> None:
-    content = 'text,Sport,art,"no, not that"\nx,1,false,0\ny,,,\n'
-    found = read_texts(written(tmp_path, "a.csv", content), names=NAMES, task=MULTI_LABEL)
-    assert [review.targets for review in found] == [(0, 1, 0), None]
-    path = written(tmp_path, "a.csv", "text,x_there,NO,x_There\na,1,0,2.5\n")
-    found = read_texts(path, names=("x_There", "x_there", "No"), task=REGRESSION)
-    assert [review.targets for review in found] == [(2.5, 1, 0)]
-    path = written(tmp_path, "a.csv", "text,x_there,NO\na,1,0\n")
-    with pytest.raises(TextError, match="need a column each"):
-        read_texts(path, names=("x_There", "x_there", "No"), task=REGRESSION)
+        read_texts(path, names=STARS, layout=Layout(label="star"))
+    with pytest.raises(TextError, match=f"^{tmp_path}: not a file of .csv"):
+        read_texts(tmp_path)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -342,16 +324,15 @@ def test_the_names_of_a_class_label_count(kind: str, tmp_path: Path, capsys) -> 
         (["b", "a"], ("a", "b"), "b", 1),
         (["0", "1"], ("b", "a"), 1, 1),
         (["0", "1"], ("1", "0"), 1, 0),
-        (["pos", "neg"], ("neg", "pos"), 2, ": row 2: 'label' is 2, not a class from 0 to 1"),
+        (["pos", "neg"], ("neg", "pos"), 2, ": row 2: 2 is not a class from 0 to 1"),
         (
             ["pos", "neg"],
             ("LABEL_0", "LABEL_1", "LABEL_2"),
             0,
             "classes are pos, neg, the model's LAB",
         ),
-        (["pos", "Pos"], ("neg", "pos"), 0, "classes are pos, Pos, the model's neg, pos"),
-        (["a", "a"], ("a", "b"), 0, "holds no features of `datasets`"),
-        ("ab", ("a", "b"), 0, "holds no features of `datasets`"),
+        (["a", "a"], ("a", "b"), 0, "huggingface is damaged: write it without"),
+        ("ab", ("a", "b"), 0, "huggingface is damaged: write it without"),
         (["2", "3"], ("1", "2"), 0, "classes are 2, 3, the model's 1, 2"),
         (["1 star", "2 stars"], ("1", "2"), 0, "classes are 1 star, 2 stars, the model's 1, 2"),
         (["1", "2"], ("1 star", "2 stars"), 0, "classes are 1, 2, the model's 1 star, 2 stars"),
@@ -379,13 +360,6 @@ def test_the_classes_of_a_file(tmp_path: Path) -> None:
         assert {r.label for r in read_texts(path, names=names)} - {None} == {0, 1, 2}
     with pytest.raises(TextError, match="has no labels: name their column or key with"):
         label_names(written(tmp_path, "a.csv", "text\nx\n"))
-
-
-def test_without_pyarrow_it_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
-    path = written(tmp_path, "a.parquet", {"text": ["x"]})
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ToolError, match="needs the package pyarrow: run `make setup-parquet`"):
-        read_texts(path)
 
 
 def test_parquet_is_decoded_as_it_is_taken(tmp_path: Path) -> None:
