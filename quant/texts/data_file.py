@@ -7,8 +7,8 @@
     .txt            a text per line
     .conll, ...     a word per line, its tag last, an empty line behind each text
 
-A file is UTF-8; a cell of a .csv holds a list as JSON. A row with an empty label has none. Whatever
-cannot be read is a TextError that names the file and the line or row.
+A file is UTF-8, and a cell of a .csv holds a list as JSON. A TextError names the file and the line
+or row that cannot be read.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from cli.errors import UserError
 
@@ -70,7 +70,8 @@ class Review:
     @property
     def present(self) -> bool:
         """There is a text or an image, and the second text of a pair."""
-        return self.image is not None or bool(self.text.strip() and self.pair != "")
+        paired = self.pair is None or self.pair.strip()
+        return self.image is not None or bool(self.text.strip() and paired)
 
     @property
     def content(self) -> Content:
@@ -121,7 +122,7 @@ def stream_texts(
     """The texts of a file, with the labels that a model with outputs ``names`` has for ``task``.
 
     Without ``names`` labels are not looked at. A row without a text is left out, and a note counts
-    those; with ``empty`` it is a Review of "".
+    those; with ``empty`` it is a Review that is not `present`.
     """
     table, missing = _Table(Path(path), tuple(names), layout, task), 0
     for review in table.rows(table.review):
@@ -149,7 +150,7 @@ def label_names(path: str | Path, *, layout: Layout | None = None) -> list[str]:
     are there: 0 and 2 are two classes with these names, of which no other file may have a 1.
     """
     table, found = _Table(Path(path), None, layout, CLASSIFICATION), dict[str, str]()
-    for value in table.rows(lambda _, text, pair, label: label):
+    for value in table.rows(lambda text, pair, label: label):
         if table.classes:
             return table.classes
         if plain := _plain(value):
@@ -183,12 +184,8 @@ def class_of(label: str, names: tuple[str, ...]) -> int:
     return found[0]
 
 
-class _Columns(NamedTuple):
-    text: str
-    pair: str | None
-    label: str | None
-
-
+_Columns: TypeAlias = tuple[str, str | None, str | None]
+"""Of the text, the second text and the label."""
 _Row: TypeAlias = tuple[Sequence[str], Sequence[Any]]
 """The columns or keys of a row, and their values."""
 
@@ -206,7 +203,7 @@ class _Table:
         self.known: dict[tuple[str, ...], _Columns] = {}
 
     def rows(self, make: Callable[..., Any]) -> Iterator[Any]:
-        """What `make` gives for the columns, text, second text and label of each row."""
+        """What `make` gives for the text, second text and label of each row."""
         readers = {".csv": self._csv, ".tsv": self._csv, ".json": self._json, ".jsonl": self._json}
         readers |= {".txt": self._txt} | dict.fromkeys(PARQUET, self._parquet)
         readers |= dict.fromkeys(CONLL, self._conll) if self.words else {}
@@ -214,8 +211,12 @@ class _Table:
             if self.path.is_dir() or self.kind not in readers:
                 raise UserError(f"not a file of {', '.join(readers)}")
             for keys, values in readers[self.kind]():
-                columns, row = self._columns(tuple(keys)), dict(zip(keys, values))
-                yield make(columns, *(row[name] if name else None for name in columns))
+                text, pair, label = self._columns(tuple(keys))
+                row: dict[str | None, Any] = dict([(None, None), *zip(keys, values)])
+                for name in () if self.words else (text, pair):
+                    if not isinstance(row[name], str | None):
+                        raise UserError(f"{name!r} is {_shown(row[name])}, not a string")
+                yield make(row[text], pair and (row[pair] or ""), row[label])
         except UserError as error:
             place = f": row {self.line}" if self.kind in (*PARQUET, ".json") else f":{self.line}"
             place = place if self.line else ""
@@ -295,8 +296,7 @@ class _Table:
                     source, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
                 )
                 columns = self._columns(tuple(file.schema_arrow.names))
-                if columns.label:
-                    self._find_classes(file.schema_arrow.metadata or {}, columns.label)
+                self._find_classes(file.schema_arrow.metadata or {}, columns[-1])
                 read = list(filter(None, columns))
                 for batch in file.iter_batches(256, columns=read, use_threads=False):
                     for row in batch.to_pylist():
@@ -308,16 +308,15 @@ class _Table:
                 said = " ".join(str(error).split())[:200]
                 raise UserError(f"what follows cannot be read as Parquet: {said}") from None
 
-    def _find_classes(self, metadata: Any, column: str) -> None:
+    def _find_classes(self, metadata: Any, column: str | None) -> None:
         """Finds the names of the file's classes, and refuses those that are not the model's."""
-
-        def bare(feature: dict[str, Any]) -> Any:
-            within = feature.get("names", feature.get("feature", feature))
-            return within if "_type" in feature else feature
-
+        about = metadata.get(b"huggingface", b'{"info": {"features": {}}}')
         try:
-            about = metadata.get(b"huggingface", b'{"info": {"features": {}}}')
-            own = json.loads(about, object_hook=bare)["info"]["features"].get(column, {})
+            found = json.loads(
+                about,
+                object_hook=lambda f: f.get("names", f.get("feature", f)) if "_type" in f else f,
+            )
+            own = found["info"]["features"].get(column, {})
             own = own[0] if isinstance(own, list) and isinstance(own[0], dict | list) else own
             own = [] if isinstance(own, dict) else own
             if not isinstance(own, list) or len({*map(str.strip, own)}) < len(own):
@@ -350,24 +349,21 @@ class _Table:
             return None
 
         asked, paired = self.layout, not self.words and self.layout.pair != ""
-        self.known[keys] = columns = _Columns(
-            find("text", asked.text, WORD_COLUMNS if self.words else asked.texts) or "",
-            find("pair", asked.pair, PAIR_COLUMNS) if paired else None,
-            find("label", asked.label, TAG_COLUMNS if self.words else LABEL_COLUMNS)
-            if self.labelled
-            else None,
-        )
-        if len({one.pair is None for one in self.known.values()}) > 1:
+        text = find("text", asked.text, WORD_COLUMNS if self.words else asked.texts) or ""
+        pair = find("pair", asked.pair, PAIR_COLUMNS) if paired else None
+        labels = TAG_COLUMNS if self.words else LABEL_COLUMNS
+        label = find("label", asked.label, labels) if self.labelled else None
+        self.known[keys] = text, pair, label
+        if len({other is None for _, other, _ in self.known.values()}) > 1:
             raise UserError("all rows of a file have a second text, or none")
-        return columns
+        return text, pair, label
 
-    def review(self, columns: _Columns, text: Any, pair: Any, value: Any) -> Review:
+    def review(self, text: Any, pair: str | None, value: Any) -> Review:
         """The text of a row, and its label where there is one."""
         value = _named(value, self.classes)
         if self.words:
             return self._tagged(text, value)
-        pair = _text(pair, columns.pair) if columns.pair else None
-        review = Review(_text(text, columns.text), None, pair, line=self.line)
+        review = Review(text or "", None, pair, line=self.line)
         if not _word(value):
             return review
         if self.task == CLASSIFICATION:
@@ -440,12 +436,6 @@ def _named(value: Any, own: Sequence[str]) -> Any:
     if value not in (-100, *range(-1, len(own))):
         raise UserError(f"{_shown(value)} is not a class from 0 to {len(own) - 1}")
     return own[int(value)] if value >= 0 else None
-
-
-def _text(value: Any, column: str) -> str:
-    if not isinstance(value, str | None):
-        raise UserError(f"{column!r} is {_shown(value)}, not a string")
-    return value if value and value.strip() else ""
 
 
 def _word(value: Any) -> str:

@@ -151,11 +151,11 @@ MIXED = [{"text": '["a'}, {"tokens": []}, {"words": ["a", "b"]}, {"text": " "}]
     [
         ("a.txt", '\ufeffx "y\n\n  z,\t"\r\n', ['x "y', 'z,\t"']),
         ("a.csv", '"text",label,"a;b"\n"x\r\ny",1,\n\n,0,\n \nz,0,\n', ["x\r\ny", "", "z"]),
-        ("a.csv", 'text\n""\n"  "\nx\n', ["", "", "x"]),
+        ("a.csv", 'text\n""\n"  "\nx\n', ["", "  ", "x"]),
         ("a.tsv", 'label\ttext\n1\the said "no"\n\t"a\tb"\n', ['he said "no"', "a\tb"]),
         ("a.csv", "text,pair\nx,y\n,z\nx,\n", ["x", "", "x"]),
         ("a.jsonl", '{"text": "\\ud83d\\ude00"}\n\n{"text": null, "label": ""}\n', ["😀", ""]),
-        ("a.parquet", {"text": ["x", None, " "], "a.b": [1, 2, 3]}, ["x", "", ""]),
+        ("a.parquet", {"text": ["x", None, " "], "a.b": [1, 2, 3]}, ["x", "", " "]),
         ("a.jsonl", MIXED, ['["a', "", "a b", ""]),
     ],
 )
