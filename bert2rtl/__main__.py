@@ -9,8 +9,7 @@ from bert2rtl import find_modules
 USAGE = """\
 usage: bert2rtl COMMAND [OPTION ...]
 
-From a fine-tuned BERT checkpoint to verified Verilog. `bert2rtl COMMAND --help` shows
-the options of a command with examples, `bert2rtl --version` the version.
+From a fine-tuned BERT checkpoint to verified Verilog. `bert2rtl COMMAND --help` has examples.
 """
 
 
@@ -21,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     if name in ("-h", "--help"):
-        print(USAGE, journey.overview(), sep="\n", end="")
+        print(USAGE, journey.overview(), sep="\n")
         return 0
     if name == "--version":
         from cli.options import version

@@ -22,20 +22,13 @@ from cli.machine import ROOT, check_machine, clean, elsewhere, find_places, open
 
 
 class Exit(IntEnum):
-    """Exit codes; argparse's own errors end with REFUSED too.
-
-    OK           done, and every check held.
-    DIFFERENT    a comparison found a difference, or a stated bound does not hold.
-    REFUSED      an input (option, file, text, model, configuration) cannot be used.
-    FAILED       a tool or package is missing, or failed on its own.
-    INTERRUPTED  Ctrl-C; 128 + SIGINT, as shells report it.
-    """
+    """Exit codes."""
 
     OK = 0
-    DIFFERENT = 1
-    REFUSED = 2
-    FAILED = 3
-    INTERRUPTED = 130
+    DIFFERENT = 1  # a comparison found a difference, or a stated bound does not hold
+    REFUSED = 2  # an input cannot be used; argparse's own errors end so, too
+    FAILED = 3  # a tool or package is missing, or failed on its own
+    INTERRUPTED = 130  # Ctrl-C; 128 + SIGINT, as shells report it
 
 
 def run_command(main: Callable[[], int | None]) -> int:

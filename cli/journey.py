@@ -12,26 +12,16 @@ import sys
 
 from cli.machine import ROOT
 
-# Modules; what stands before = is the command's name where it is not the module's.
-JOURNEY = {
-    "The model in integers": "quant.inspect quant.calibrate quant.classify quant.embed "
-    "quant.similarity quant.evaluate quant.report quant.ablation",
-    "The accelerator": "simulate=sim.run sim.regress rtl.generate bench=tb.generate sim.vectors "
-    "rtl.compile rtl.registers rtl.generate.diagram",
-    "Speed and size": "sim.cycles sim.estimate sim.synth compare=train.bench",
-    "Elsewhere": "quant.export",
-    "A board": "boards boards.host board-sim=boards.simulation",
-    "Trust": "verify.fuzz verify.mutate verify.coverage sim.gates",
-    "Training": "train.pretrain train.finetune train.heads train.tagger train-images=train.images "
-    "train.samples",
-}
-PARTS = {
-    title: {re.split("[.=]", word)[0 if "=" in word else -1]: word.split("=")[-1] for word in words}
-    for title, line in JOURNEY.items()
-    if (words := line.split())
-}
-COMMANDS = {name: module for part in PARTS.values() for name, module in part.items()}
-"""The module of every command of the front door."""
+_MODULES = """
+quant.inspect quant.calibrate quant.classify quant.embed quant.evaluate
+quant.report simulate=sim.run sim.regress rtl.generate bench=tb.generate sim.vectors
+rtl.compile rtl.registers rtl.generate.diagram sim.cycles sim.estimate sim.synth
+compare=train.bench quant.export boards boards.host board-sim=boards.simulation verify.fuzz
+verify.mutate sim.gates train.pretrain train.finetune train.heads train.tagger
+train-images=train.images train.samples
+"""
+COMMANDS = {word.split("=")[0].rpartition(".")[2]: word.split("=")[-1] for word in _MODULES.split()}
+"""The module of every command by its name at the front door."""
 
 entered = False  # whether commands are called as at the front door, `bert2rtl calibrate`
 
@@ -52,19 +42,9 @@ def then(module: str, *words: object) -> None:
 def overview() -> str:
     """The commands, each with the first line of its module."""
     lines = []
-    for title, part in PARTS.items():
-        lines.append(f"{title}:")
-        for name, module in part.items():
-            path = ROOT.joinpath(*module.split("."))
-            path = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
-            first = path.read_text(encoding="utf-8").splitlines()[0].strip('"')
-            lines.append(f"  {name:12}  {re.sub('^`.*?`: ', '', first)}")
+    for name, module in COMMANDS.items():
+        path = ROOT.joinpath(*module.split("."))
+        path = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
+        first = path.read_text(encoding="utf-8").splitlines()[0].strip('"')
+        lines.append(f"  {name:12}  {re.sub('^`.*?`: ', '', first)}")
     return "\n".join(lines)
-
-
-def no_command(package: str) -> int:
-    """What `python -m package` says where a package has commands and is none."""
-    inside = [f"python -m {each}" for each in COMMANDS.values() if each.startswith(f"{package}.")]
-    there = f"its commands are {', '.join(inside)}" if inside else "python -m bert2rtl shows all"
-    print(f"error: {package} is a package, not a command: {there}", file=sys.stderr)
-    return 2  # cli.command.Exit.REFUSED

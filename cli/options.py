@@ -26,10 +26,7 @@ PATHS = ("FILE", "DIR", "DIR|FILE", "NAME|FILE")
 
 
 class Parser(argparse.ArgumentParser):
-    """Options of the command `python -m module`; `examples` stand below them, a line each.
-
-    Every command takes --version. A wrong option is one line on stderr and Exit.REFUSED.
-    """
+    """Options of the command `python -m module`; `examples` stand below them, a line each."""
 
     def __init__(self, module: str, description: str, examples: str) -> None:
         super().__init__(
@@ -46,21 +43,19 @@ class Parser(argparse.ArgumentParser):
         options, rest = super().parse_known_args(args, namespace)
         for action in self._actions:
             given: Any = getattr(options, action.dest, None)
-            written = action.dest in WRITTEN
-            if (
-                action.metavar not in PATHS
-                or not given
-                or (given == action.default and not written)
-            ):
-                continue
+            asked = given != action.default or action.dest in WRITTEN
             for value in given if isinstance(given, list) else [given]:
-                if action.dest == "json" and str(value) == files.STANDARD_OUTPUT:
-                    files.figures, sys.stdout = sys.stdout, sys.stderr
-                elif why := (unwritable if written else unreadable)(Path(value), action.metavar):
-                    self.error(
-                        f"argument {'/'.join(action.option_strings) or action.metavar}: {why}"
-                    )
+                if value and asked and action.metavar in PATHS:
+                    self._check(action, str(value))
         return options, rest
+
+    def _check(self, action: argparse.Action, value: str) -> None:
+        if action.dest == "json" and value == files.STANDARD_OUTPUT:
+            files.figures, sys.stdout = sys.stdout, sys.stderr
+            return
+        check = unwritable if action.dest in WRITTEN else unreadable
+        if why := check(Path(value), str(action.metavar)):
+            self.error(f"argument {'/'.join(action.option_strings) or action.metavar}: {why}")
 
     def error(self, message: str) -> NoReturn:
         self.exit(Exit.REFUSED, f"error: {message}; --help shows what is allowed\n")
@@ -103,8 +98,7 @@ def add_model(group: Group, default: Path | None = MODEL) -> None:
 
 def add_quantized(group: Group) -> None:
     """--quantized: a directory that quant.calibrate wrote; None unless it is given."""
-    text = "folder of quant.calibrate (default: build/ and the name of --model, calibrated first "
-    text += "where it is missing)"
+    text = "folder of quant.calibrate (default: build/ and the name of --model, made if missing)"
     group.add_argument("--quantized", type=Path, metavar="DIR", help=text)
 
 
@@ -124,8 +118,7 @@ def add_lanes(group: Group, choices: Sequence[int], default: int = LANES) -> Non
 
 def add_columns(group: Group) -> None:
     """--columns: M of the N x M array."""
-    text = "columns of the array, which has N x M multipliers: 1, 2, 4 or 8 times the lanes "
-    text += "(default: as many)"
+    text = "columns of the array: 1, 2, 4 or 8 times the lanes (default: as many)"
     group.add_argument("--columns", type=positive, metavar="M", help=text)
 
 

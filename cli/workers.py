@@ -6,8 +6,8 @@ A command takes part with three lines:
     cases = {"4-0": (4, range(200)), "4-200": (4, range(200, 400))}  # by key, in the report's order
     for key, result in each(play, shared, cases, jobs=options.jobs, dask=options.dask): ...
 
-`play` stands in a module that can be imported; it depends on its arguments alone, since dask runs
-the cases of a worker that died again. `shared` is what all cases need: each process gets it once.
+`play` stands in a module that can be imported, and dask may run it again for the same case.
+`shared` is what all cases need: each process gets it once.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from copy import copy
 from functools import cache, partial
 from importlib import import_module
 from typing import Any, TypeVar
@@ -33,8 +34,6 @@ from cli.errors import ToolError, UserError
 from cli.machine import ROOT, find_places
 from cli.progress import stage
 
-S = TypeVar("S")
-C = TypeVar("C")
 R = TypeVar("R")
 CONNECT_SECONDS = 10
 OTHER_SOURCES = "other sources: start it in a clone of this commit, with the Python of its .venv"
@@ -44,21 +43,17 @@ _one = threading.Lock()  # a simulation changes the environment of its process
 
 
 def each(
-    function: Callable[[S, C], R],
-    shared: S,
-    cases: Mapping[str, C],
+    function: Callable[[Any, Any], R],
+    shared: Any,
+    cases: Mapping[str, Any],
     *,
     jobs: int = 1,
     dask: str | None = None,
 ) -> Iterator[tuple[str, R]]:
     """Key and `function(shared, case)` of every case, in the order of the cases, each once.
 
+    `jobs` processes run them, this one alone for 1, or the workers of the scheduler at `dask`.
     Leaving the iteration early ends the workers. What `function` raises is raised here.
-
-    jobs
-        Processes on this machine; 1 runs the cases in this process.
-    dask
-        Address of a scheduler; its workers run the cases, and `jobs` has no meaning.
     """
     if function.__module__ == "__main__":
         raise TypeError(f"{function.__qualname__} is of __main__, which no worker can import")
@@ -69,11 +64,8 @@ def each(
     found: dict[str, R] = {}
     busy: dict[Future[R], tuple[str, Callable[..., Future[R]]]] = {}
     waiting = iter(cases.items())
-    workers = (
-        _cluster(shared, dask, len(cases))
-        if dask is not None
-        else _local(shared, min(jobs, len(cases)))
-    )
+    count = len(cases)
+    workers = _local(shared, min(jobs, count)) if dask is None else _cluster(shared, dask, count)
     with workers as free:
         for key in cases:
             while key not in found:
@@ -96,9 +88,9 @@ def _result(key: str, future: Future[R], dask: str | None) -> R:
     except CancelledError:
         raise ToolError(f"the scheduler at {dask} has gone") from None
     except Exception as error:
-        if dask is not None and type(error).__name__ == "KilledWorker":
-            raise ToolError(f"case {key}: the workers that had it died") from None
-        raise
+        if type(error).__name__ != "KilledWorker":
+            raise
+        raise ToolError(f"case {key}: the workers that had it died") from None
 
 
 @contextmanager
@@ -154,7 +146,7 @@ def _cluster(shared: Any, address: str, cases: int) -> Iterator[list[Callable[..
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")
             # Submitted, not scattered: the scheduler can make it again when its holders have died.
-            common = client.submit(_same, shared, pure=False)
+            common = client.submit(copy, shared, pure=False)
         yield [partial(executor.submit, _there, sources(), common)] * cases
     finally:
         if client.status == "running":
@@ -189,10 +181,6 @@ def _connect(address: str) -> Any:
             "`.venv/bin/dask scheduler`"
         )
     return client
-
-
-def _same(shared: Any) -> Any:
-    return shared
 
 
 def _there(digest: str, shared: Any, function: Callable[[Any, Any], Any], case: Any) -> Any:

@@ -43,7 +43,8 @@ def read_rows(path: Path, hidden: int, most: int) -> NDArray[np.float32]:
     allowed = f"it must be a .npy file of finite float32 [L, {hidden}], L from 1 to {most:,}"
     _require(path, allowed)
     try:
-        rows = np.load(path, allow_pickle=False)
+        with path.open("rb") as file:
+            rows = np.load(file, allow_pickle=False)
         shaped = rows.ndim == 2 and rows.shape[1] == hidden and 0 < len(rows) <= most
     except Exception as error:  # of the system and NumPy; an archive has no shape
         raise _unreadable(path, error, allowed) from None

@@ -17,7 +17,7 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import lru_cache
@@ -45,6 +45,7 @@ PAIR_COLUMNS = ("pair", "text_pair", "text_b", "text2", "sentence2", "hypothesis
 LABEL_COLUMNS = ("label",)
 WORD_COLUMNS = ("tokens", "words", "text")
 TAG_COLUMNS = ("ner_tags", "tags", "labels", "label", "pos_tags")
+LARGEST_INDEX = 4095
 PARQUET = (".parquet", ".pq")
 CONLL = (".conll", ".bio", ".iob2")
 
@@ -147,11 +148,7 @@ def stream_texts(
     """The texts of `read_texts` one at a time. empty: a row without a text is a Review of ""."""
     table = _Table(Path(path), layout or Layout(), names, task)
     missing: list[str] = []
-    for columns, row in table.rows():
-        try:
-            review = table.review(columns, row)
-        except UserError as error:
-            raise TextError(f"{table.place}: {error}") from None
+    for review in table.rows(table.review):
         if not review.present:
             missing.append(table.place)
         if review.present or empty:
@@ -178,11 +175,11 @@ def label_names(path: str | Path, *, layout: Layout | None = None) -> list[str]:
     """
     table = _Table(Path(path), layout or Layout(), None, CLASSIFICATION)
     found: dict[str, str] = {}
-    for columns, row in table.rows():
+    for columns, row in table.rows(lambda *row: row):
         if columns.label in table.classes:
             return table.classes[columns.label]
         if not _blank(value := row.get(columns.label or "")):
-            name = re.sub(r"^([0-9]+)\.0*$", r"\1", str(value).strip())
+            name = re.sub(r"^([0-9]+)\.0*$", r"\1", _word(value))
             found.setdefault(name.casefold(), name)
     if not found:
         raise TextError(f"{path} has no labels: name their column or key with --label-column")
@@ -196,35 +193,34 @@ def class_of(label: str, names: tuple[str, ...] | None) -> int:
     Case, surrounding space and the spelling of a number (5, 5.0, 05) do not count. Where a name is
     a number, numbers are names alone: with the names "1" to "5" a 3 is the class "3", and a 0 is
     refused. So is a number that is the index of one name and stands in another ("1 star").
-    Without ``names`` a label is an index. Raises UserError that goes on "is ...".
+    Without ``names`` a label is an index.
     """
     label = label.strip()
     number = Decimal(label) if _NUMBER.fullmatch(label) else None
-    index = None if number is None or number < 0 or number % 1 else int(number)
+    whole = number is not None and re.fullmatch(r"[0-9]+(\.0*)?", label)
+    limit = LARGEST_INDEX + 1 if names is None else len(names)
+    index = int(number) if number is not None and whole and number < limit else None
     if names is None:
         if index is None:
-            raise UserError(f"is {_shown(label)}, not an index from 0")
+            raise UserError(f"{_shown(label)} is not an index from 0 to {LARGEST_INDEX}")
         return index
-    plain = [name.strip() for name in names]
-    numbers = [Decimal(name) if _NUMBER.fullmatch(name) else None for name in plain]
+    numbers = [Decimal(name) if _NUMBER.fullmatch(name.strip()) else None for name in names]
     indexed = numbers == [None] * len(names)
-    found = [i for i, name in enumerate(plain) if name == label]
-    found = found or [i for i, name in enumerate(plain) if _plain(name) == _plain(label)]
+    found = [i for i, name in enumerate(names) if name.strip() == label]
+    found = found or [i for i, name in enumerate(names) if _plain(name) == _plain(label)]
     if not found and number is not None:
         found = [i for i, own in enumerate(numbers) if own == number]
-        if indexed and index is not None and index < len(names):
-            held = [re.findall("[0-9]+", name) for name in plain]
-            single = all(len(one) == 1 for one in held)
-            found = [
-                i for i, one in enumerate(held) if i == index or (single and int(*one) == index)
-            ]
-    if len(found) == 1:
-        return found[0]
-    if found:
+        if indexed and index is not None:
+            held = [re.findall("[0-9]+", name) for name in names]
+            one = all(len(digits) == 1 for digits in held)
+            found = [i for i, n in enumerate(held) if i == index or (one and int(*n) == index)]
+    if not found:
+        more = f" or an index from 0 to {len(names) - 1}" if indexed else ""
+        raise UserError(f"{_shown(label)} is not one of {_listed(names)}{more}")
+    if len(found) > 1:
         both = _listed([names[i] for i in found])
-        raise UserError(f"is {_shown(label)}, which could mean {both}: write one as it is there")
-    index_too = f" or an index from 0 to {len(names) - 1}" if indexed else ""
-    raise UserError(f"is {_shown(label)}, not one of {_listed(names)}{index_too}")
+        raise UserError(f"{_shown(label)} could mean {both}: write a name as it is there")
+    return found[0]
 
 
 class _Columns(NamedTuple):
@@ -247,7 +243,7 @@ class _Table:
         self.names = None if names is None else tuple(names)
         self.kind, self.line = path.suffix.lower(), 0
         self.words = task == TOKEN_CLASSIFICATION
-        self.labelled = names != () and task != QUESTION_ANSWERING
+        self.labelled = self.names != () and task != QUESTION_ANSWERING
         self.classes: dict[str, list[str]] = {}
         self._known: dict[tuple[str, ...], _Columns] = {}
 
@@ -257,16 +253,17 @@ class _Table:
         row = ": row " if self.kind in (*PARQUET, ".json") else ":"
         return f"{self.path}{row}{self.line}" if self.line else str(self.path)
 
-    def rows(self) -> Iterator[_Row]:
-        readers = {".csv": self._csv, ".tsv": self._csv, ".json": self._json, ".jsonl": self._jsonl}
+    def rows(self, make: Callable[[_Columns, Mapping[str, Any]], Any]) -> Iterator[Any]:
+        """The results of `make` for each row; a UserError gets the place."""
+        readers = {".csv": self._csv, ".tsv": self._csv, ".json": self._json, ".jsonl": self._json}
         readers |= {".txt": self._txt} | dict.fromkeys(PARQUET, self._parquet)
         readers |= dict.fromkeys(CONLL, self._conll) if self.words else {}
-        if self.path.is_dir():
-            raise TextError(f"{self.path} is a folder: give a file")
-        if self.kind not in readers:
-            raise TextError(f"{self.path}: unknown kind of file, use {', '.join(readers)}")
         try:
-            yield from readers[self.kind]()
+            if self.path.is_dir() or self.kind not in readers:
+                kind = "this is a folder" if self.path.is_dir() else "unknown kind of file"
+                raise UserError(f"{kind}: give one of {', '.join(readers)}")
+            for row in readers[self.kind]():
+                yield make(*row)
         except UserError as error:
             raise TextError(f"{self.place}: {error}") from None
         except OSError as error:
@@ -276,8 +273,8 @@ class _Table:
         position = 0
         with self.path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
             for number, line in enumerate(file, 1):
+                self.line = number
                 if bad := re.search("[\0\udc80-\udcff]", line):
-                    self.line = number
                     position += len(line[: bad.start()].encode())
                     byte = f"byte {position:,}, 0x{ord(bad[0]) % 256:02x}"
                     raise UserError(f"{byte}, is not text in UTF-8: save the file as UTF-8")
@@ -292,9 +289,10 @@ class _Table:
         delimiter = "\t" if self.kind == ".tsv" else max(",;\t", key=shown.count)
         reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
         header: list[str] = []
-        self.line = 1
+        begin = 1
         try:
             for cells in reader:
+                self.line = begin
                 if not header:
                     header, columns = cells, self._columns(cells)
                 elif len(cells) == len(header):
@@ -304,49 +302,41 @@ class _Table:
                         f"{len(cells)} cells under a header of {len(header)}: quote a text that "
                         f"holds {delimiter!r}, leave a cell without a value empty"
                     )
-                self.line = reader.line_num + 1
+                begin = reader.line_num + 1
         except csv.Error as error:
+            self.line = begin
             raise UserError(f"{error}: quotes enclose a whole cell, and double in it") from None
 
-    def _jsonl(self) -> Iterator[_Row]:
-        for number, line in enumerate(self._lines(), 1):
-            self.line = number
-            if line.strip():
-                yield self._object(_json_value(line))
-
     def _json(self) -> Iterator[_Row]:
-        found = _json_value("".join(self._lines()))
-        if not isinstance(found, list):
-            raise UserError("not a list of JSON objects; a file with one per line is a .jsonl")
-        for number, row in enumerate(found, 1):
-            self.line = number
-            yield self._object(row)
-
-    def _object(self, row: Any) -> _Row:
-        if not isinstance(row, dict):
-            raise UserError(f"{_shown(row)} is not a JSON object")
-        return self._columns(list(row)), row
+        rows: Any = (_json_value(line) for line in self._lines() if line.strip())
+        if self.kind == ".json":
+            text, self.line = "".join(self._lines()), 0
+            rows = _json_value(text)
+            if not isinstance(rows, list):
+                raise UserError("not a list of JSON objects; a file with one per line is a .jsonl")
+        for row in rows:
+            self.line += self.kind == ".json"
+            if not isinstance(row, dict):
+                raise UserError(f"{_shown(row)} is not a JSON object")
+            yield self._columns(list(row)), row
 
     def _txt(self) -> Iterator[_Row]:
-        for number, line in enumerate(self._lines(), 1):
-            self.line = number
-            if line.strip():
-                yield _Columns("text"), {"text": line.strip()}
+        for line in filter(str.strip, self._lines()):
+            yield _Columns("text"), {"text": line.strip()}
 
     def _conll(self) -> Iterator[_Row]:
         rows: list[list[str]] = []
         begin = width = 0
-        for number, line in enumerate(chain(self._lines(), [""]), 1):
+        for line in chain(self._lines(), [""]):
             cells = re.findall(r"[^ \t\r\n]+", line)
             if cells and cells[0] != "-DOCSTART-":
-                begin, width = begin if rows else number, width or len(cells)
-                rows.append(cells)
+                width, begin = width or len(cells), begin if rows else self.line
                 if len(cells) < 2 or len(cells) != width:
-                    self.line = number
                     raise UserError(
                         f"{len(cells)} columns, not {max(width, 2)}: a line is a word, as many "
                         "others in each, and last its tag"
                     )
+                rows.append(cells)
             elif rows and not cells:
                 self.line = begin
                 words, *_, tags = zip(*rows)
@@ -366,15 +356,13 @@ class _Table:
                     source, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
                 )
                 columns = self._columns(file.schema_arrow.names)
-                read = (columns.text, columns.pair, columns.label, *columns.outputs)
-                names = list(dict.fromkeys(name for name in read if name is not None))
-                self._find_classes(file.schema_arrow.metadata or {}, columns.label, names)
-                for batch in file.iter_batches(256, columns=names, use_threads=False):
-                    arrays = {name: batch.column(name) for name in names}
-                    for place in range(batch.num_rows):
-                        row = {name: array[place].as_py() for name, array in arrays.items()}
+                self._find_classes(file.schema_arrow.metadata or {}, columns)
+                wanted = (columns.text, columns.pair, columns.label, *columns.outputs)
+                read = {name for name in wanted if name is not None}
+                for batch in file.iter_batches(256, columns=[*read], use_threads=False):
+                    for row in batch.to_pylist():
                         self.line += 1
-                        yield columns, {name: self._named(name, row[name]) for name in names}
+                        yield columns, {name: self._named(name, row[name]) for name in read}
             except UserError:
                 raise
             except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
@@ -385,7 +373,7 @@ class _Table:
         """The columns among these; the objects of a .jsonl may have other keys each."""
         if tuple(keys) in self._known:
             return self._known[tuple(keys)]
-        layout = self.layout
+        layout, names = self.layout, self.names or ()
 
         def find(part: str, asked: str | None, usual: Sequence[str]) -> str | None:
             for name in [asked] if asked else usual:
@@ -396,10 +384,8 @@ class _Table:
                 if same:
                     return same[0]
             if part == "text" or (asked and not self._known):
-                raise UserError(
-                    f"no column {asked or usual[0]!r} among {_listed(keys)}: name one with "
-                    f"--{part}-column"
-                )
+                missing = f"no column {asked or usual[0]!r} among {_listed(keys)}"
+                raise UserError(f"{missing}: name one with --{part}-column")
             return None
 
         text = find("text", layout.text, WORD_COLUMNS if self.words else layout.texts)
@@ -407,48 +393,42 @@ class _Table:
         pair = find("pair", layout.pair, PAIR_COLUMNS) if paired else None
         labels = TAG_COLUMNS if self.words else LABEL_COLUMNS
         label = find("label", layout.label, labels) if self.labelled else None
-        outputs: list[str | None] = []
-        if self.labelled and label is None and self.task in (MULTI_LABEL, REGRESSION):
-            outputs = [find("", None, [name]) for name in self.names or ()]
-        each = tuple(dict.fromkeys(name for name in outputs if name is not None))
-        if each and len(each) < len(outputs):
-            raise UserError(
-                f"the outputs {_listed(self.names or ())} need a column each, or a list"
-            )
-        found = _Columns(text or "", pair, label, each)
+        several = self.labelled and label is None and self.task in (MULTI_LABEL, REGRESSION)
+        outputs = [find("", None, [name]) for name in names] if several else []
+        each = tuple(dict.fromkeys(filter(None, outputs)))
+        if each and len(each) < len(names):
+            raise UserError(f"the outputs {_listed(names)} need a column each, or a list")
         if any((one.pair is None) != (pair is None) for one in self._known.values()):
             raise UserError("all rows of a file have a second text, or none")
-        unread = [key for key in keys if key not in (*found[:3], *each, layout.label, *labels)]
+        unread = [k for k in keys if k not in (text, pair, label, *each, layout.label, *labels)]
         if unread and not self._known:
             _note(f"{self.path}: not read: {_listed(unread)}")
-        self._known[tuple(keys)] = found
-        return found
+        self._known[tuple(keys)] = _Columns(text or "", pair, label, each)
+        return self._known[tuple(keys)]
 
-    def _find_classes(self, metadata: Any, label: str | None, columns: Sequence[str]) -> None:
+    def _find_classes(self, metadata: Any, columns: _Columns) -> None:
         """Finds the names of the file's classes, and refuses those that are not the model's."""
         try:
             content = json.loads(metadata.get(b"huggingface", b"{}"))
             features = (content.get("info") or {}).get("features") or {}
-            found = {name: _class_names(features.get(name)) for name in columns}
+            for column in filter(None, (columns.label, *columns.outputs)):
+                own = _class_names(features.get(column))
+                if own and own != [str(i) for i in range(len(own))]:
+                    self.classes[column] = own
         except (ValueError, AttributeError, TypeError, KeyError, RecursionError):
             raise UserError(
                 "the key huggingface of its metadata holds no features of `datasets`: write the "
                 "file again, with or without them"
             ) from None
-        self.classes = {name: own for name, own in found.items() if own}
-        own, names = self.classes.get(label or ""), self.names
-        if not own or not names or self.task == REGRESSION:
-            return
-        if names == tuple(f"LABEL_{i}" for i in range(len(own))) and not {*own} & {*names}:
+        own, names = self.classes.get(columns.label or "") or [], self.names or ()
+        if own and names == tuple(f"LABEL_{i}" for i in range(len(own))) and not {*own} & {*names}:
             _note(f"{self.path}: the model's classes have no names: the order is the file's")
-            self.classes.pop(label or "")
-            return
-        try:
-            again = len({class_of(name, names) for name in own}) < len(own)
-        except UserError as error:
-            raise UserError(f"a name of its classes {error}: rename it") from None
-        if again:
-            raise UserError(f"two of its classes, {_listed(own)}, are one of the model's")
+            self.classes.pop(columns.label or "", None)
+        elif own and names and self.task != REGRESSION:
+            same = {*map(_plain, own)} <= {*map(_plain, names)}
+            if not same or len({class_of(name, names) for name in own}) < len(own):
+                both = f"its classes are {_listed(own)}, the model's {_listed(names)}"
+                raise UserError(f"{both}: rename those of one")
 
     def _named(self, column: str, value: Any) -> Any:
         """The names of the file's classes in place of their integers, None for no class."""
@@ -457,112 +437,91 @@ class _Table:
             return value
         if isinstance(value, list):
             return [self._named(column, one) for one in value]
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return value
-        if value in NO_CLASS:
-            return None
+        if value is None or isinstance(value, str) or value in NO_CLASS:
+            return value if isinstance(value, str) else None
         if value not in range(len(own)):
-            raise UserError(f"{column!r} is {value}: the file names {len(own)} classes, from 0")
+            raise UserError(f"{column!r} is {_shown(value)}, not a class from 0 to {len(own) - 1}")
         return own[int(value)]
 
     def review(self, columns: _Columns, row: Mapping[str, Any]) -> Review:
-        """The Review of a row. UserError, without the place, for a value that is not allowed."""
+        names, value = self.names or (), row.get(columns.label or "")
         if self.words:
-            tags = row.get(columns.label or "") if self.labelled else None
-            return self._tagged(row.get(columns.text), tags)
+            listed = _plain(columns.text) != "text"
+            return self._tagged(row.get(columns.text), value if self.labelled else None, listed)
         text = _text(row.get(columns.text), columns.text)
         pair = _text(row.get(columns.pair), columns.pair) if columns.pair else None
         review = Review(text, None, pair, line=self.line)
-        names, value = self.names or (), row.get(columns.label or "")
-        if columns.outputs:
-            values = [row[name] for name in columns.outputs]
-            value = None if all(map(_blank, values)) else values
+        if columns.outputs and not all(_blank(row[name]) for name in columns.outputs):
+            value = [row[name] for name in columns.outputs]
         if _blank(value):
             return review
-        try:
-            if self.task == REGRESSION:
-                return replace(review, targets=_numbers(value, names))
-            if self.task != MULTI_LABEL:
-                return replace(review, label=class_of(str(value), self.names))
+        if self.task == REGRESSION:
+            return replace(review, targets=_numbers(value, names))
+        if self.task == MULTI_LABEL:
             return replace(review, targets=_labels(value, names, flags=bool(columns.outputs)))
-        except UserError as error:
-            raise UserError(f"{columns.label or _listed(columns.outputs)!r} {error}") from None
+        return replace(review, label=class_of(str(value), self.names))
 
-    def _tagged(self, value: Any, given: Any) -> Review:
+    def _tagged(self, value: Any, given: Any, listed: bool) -> Review:
         """A text with words and the class of each; null, "" and -100 are none."""
-        if _blank(value) or value == []:
-            return Review("", None, line=self.line)
-        if isinstance(value, str) and _blank(given) and not value.lstrip().startswith('["'):
+        listed = listed and str(value).lstrip().startswith("[")
+        if isinstance(value, str) and _blank(given) and not listed:
             return Review(value, None, line=self.line)
-        words = _listing(value)
-        if not words or not all(isinstance(word, str) and word.strip() for word in words):
+        words = [] if _blank(value) else _listing(value)
+        if words is None or not all(isinstance(word, str) and word.strip() for word in words):
             raise UserError(f"{_shown(value)} is not a list of words")
+        if not words:
+            return Review("", None, line=self.line)
         tags = [None] * len(words) if _blank(given) else _listing(given)
         if tags is None or len(tags) != len(words):
             raise UserError(f"{_shown(given)} is not a list of {len(words)} tags, one per word")
-        classes: list[int | None] = []
-        for number, tag in enumerate(tags, 1):
-            try:
-                none = _blank(tag) or str(tag).strip() == str(NO_CLASS[1])
-                classes.append(None if none else class_of(str(tag), self.names))
-            except UserError as error:
-                raise UserError(f"the tag of word {number} {error}") from None
+        none = [_blank(tag) or str(tag).strip() == str(NO_CLASS[1]) for tag in tags]
+        classes = [None if no else class_of(str(tag), self.names) for no, tag in zip(none, tags)]
         return Review(
             " ".join(words), None, words=tuple(words), tags=tuple(classes), line=self.line
         )
 
 
 def _labels(value: Any, names: tuple[str, ...], flags: bool) -> Targets:
-    """A 1 for each label that holds, of one or a list of labels, or of a 0 or 1 for each.
+    """A 1 for each label that holds, of a label, a list of labels, or a 0 or 1 for each of all.
 
     flags: it is the latter for sure; else a list of integers, which could be indices, is refused.
     """
-    listed = _listing(value)
-    items = [value] if listed is None else listed
-    words = [str(item).strip().lower() for item in items]
-    decimal = any(isinstance(item, bool | float) for item in items)
-    sure = flags or decimal
-    each = len(items) == len(names) and all(
-        word in (_TRUTH if sure else ("0", "1")) for word in words
-    )
-    if sure and not each:
-        raise UserError(f"is {_shown(value)}: it must be a 0 or 1 for each label")
-    try:
-        found = [] if sure else [class_of(word, names) for word in map(str, items)]
-    except UserError:
-        if not each:
-            raise
-        found = []
-    distinct = len({*found}) == len(items)
-    if each and items and distinct:
+    items = _listing(value)
+    words = list(map(_word, [value] if items is None else items))
+    flags = flags or any(isinstance(item, bool | float) for item in items or [value])
+    truths = [_TRUTH.get(word.lower()) for word in words if flags or word in ("0", "1")]
+    each = len(truths) == len(words) == len(names) and None not in truths
+    once = len({*words}) == len(words)
+    if flags and not each:
+        raise UserError(f"{_shown(value)} is not a 0 or 1 for each of {_listed(names)}")
+    if each and once and not flags:
         raise UserError(
-            f"is {_shown(value)}: indices or a 0 or 1 for each label? write names, or 1.0 and 0.0"
+            f"{_shown(value)} could be indices or a 0 or 1 for each label: write names, or 1.0 and "
+            "0.0 for all labels"
         )
-    if not each and not distinct:
-        raise UserError(f"is {_shown(value)}, with a label twice")
-    if each and items:
-        return tuple(_TRUTH[word] for word in words)
-    return tuple(float(place in found) for place in range(len(names)))
+    if each:
+        return tuple(float(truth or 0) for truth in truths)
+    found = [class_of(word, names) for word in words]
+    if len({*found}) < len(found):
+        raise UserError(f"{_shown(value)} has a label twice")
+    return tuple(float(i in found) for i in range(len(names)))
 
 
 def _numbers(value: Any, names: Sequence[str]) -> Targets:
-    listed = _listing(value)
-    words = [str(item).strip() for item in ([value] if listed is None else listed)]
+    items = _listing(value)
+    words = list(map(_word, [value] if items is None else items))
     if len(words) != len(names):
-        raise UserError(f"is {_shown(value)}: the model gives {len(names)} ({_listed(names)})")
+        raise UserError(f"{_shown(value)}: the model gives {len(names)} ({_listed(names)})")
     for word in words:
         if not _DECIMAL.fullmatch(word) or not isfinite(float(word)):
-            raise UserError(f"is {_shown(word)}, not a finite number")
+            raise UserError(f"{_shown(word)} is not a finite number")
     return tuple(map(float, words))
 
 
 def _listing(value: Any) -> list[Any] | None:
     """A list, or the one that a cell holds as JSON; None for anything else."""
     if isinstance(value, str) and value.strip().startswith("["):
-        try:
-            value = _json_value(value)
-        except UserError as error:
-            raise UserError(f"is {_shown(value)}, {error}") from None
+        value = _json_value(value)
     return value if isinstance(value, list) else None
 
 
@@ -584,16 +543,14 @@ def _json_value(text: str) -> Any:
 
 def _class_names(feature: Any) -> list[str] | None:
     """The names of a ClassLabel, or of one in lists, by the metadata of `datasets`."""
-    if isinstance(feature, list) and len(feature) == 1:
-        return _class_names(feature[0])
-    if not isinstance(feature, dict):
-        return None
-    if feature.get("_type") != "ClassLabel":
-        return _class_names(feature.get("feature"))
-    names = feature["names"]
-    if not isinstance(names, list) or len({*map(str, names)}) < len(names):
-        raise ValueError
-    return list(map(str, names))
+    if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":
+        names = feature["names"]
+        if not isinstance(names, list) or len({*names}) < len(names):
+            raise ValueError
+        return list(map(str, names))
+    inner = feature.get("feature") if isinstance(feature, dict) else feature
+    inner = inner[0] if isinstance(inner, list) and inner else inner
+    return _class_names(inner) if isinstance(inner, dict) else None
 
 
 def _text(value: Any, column: str) -> str:
@@ -603,7 +560,11 @@ def _text(value: Any, column: str) -> str:
 
 
 def _blank(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
+    return not _word(value)
+
+
+def _word(value: Any) -> str:
+    return "" if value is None else str(value).strip()
 
 
 def _plain(name: str) -> str:

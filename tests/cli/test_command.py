@@ -62,7 +62,7 @@ def test_an_error_is_one_line_and_a_code(error, code, line, capsys):
         lambda: int("x"),
         raising(AssertionError("x")),
         raising(KeyError("x")),
-        raising(missing("our.own.module")),
+        raising(missing("quant.own.module")),
     ],
 )
 def test_a_mistake_of_the_program_keeps_its_traceback(mistake):
@@ -158,7 +158,6 @@ def test_a_bar_is_for_a_terminal_alone(terminal, capsys, monkeypatch):
     with Bar("calibrating", 10) as bar, Bar("", 0, shown=False) as silent:
         for each in (bar, silent):
             each.advance(5)
-            each.left(2)
             each.say("a remedy")
     shown, said = capsys.readouterr()
     assert (shown, said.count("a remedy\n")) == ("", 1)
@@ -174,9 +173,9 @@ def test_numbers_and_counted_things():
     assert [counted(*each) for each in things] == said
 
 
-def door(*words: str, folder: Path = ROOT, module: str = "bert2rtl") -> tuple[int, str, str]:
+def door(*words: str, folder: Path = ROOT) -> tuple[int, str, str]:
     """Exit code, output and errors of the front door, from a folder."""
-    command = [sys.executable, "-m", module, *words]
+    command = [sys.executable, "-m", "bert2rtl", *words]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     return done.returncode, done.stdout, done.stderr
@@ -211,11 +210,3 @@ def test_it_runs_from_any_folder_and_writes_below_it(tmp_path):
     assert door("generate", "reciprocal", "--lanes", "4", folder=tmp_path)[0] == 0
     written = {path.name for path in (tmp_path / "build" / "rtl").iterdir()}
     assert {"reciprocal.v", "reciprocal.json"} <= written
-
-
-@pytest.mark.parametrize("package", ["golden", "sim"])
-def test_a_package_says_which_commands_it_has(package):
-    code, shown, error = door(module=package)
-    assert (code, shown, error.count("\n")) == (2, "", 1)
-    assert error.startswith(f"error: {package} is a package, not a command: ")
-    assert ("python -m sim.cycles" in error) == (package == "sim")

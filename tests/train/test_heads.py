@@ -94,7 +94,7 @@ def test_the_corpora_give_targets_that_are_written_and_read(tmp_path):
         (["--names", "a,a"], r"--names has 'a' and 'a', which are one name: rename one"),
         (["--data", "reviews"], r"--names belongs to a file: of reviews they are given"),
         (["--batch", "500"], r"160 training texts do not fill a batch of 500: lower --batch"),
-        (["--names", "a,b,c"], r"'label' is \[1\.0\], 1 number: the model gives 3 \(a, b, c\)"),
+        (["--names", "a,b,c"], r"\[1\.0\]: the model gives 3 \(a, b, c\)"),
         (["--validation", "nowhere.csv"], r"--validation: nowhere\.csv does not exist"),
     ],
 )
