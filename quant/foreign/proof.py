@@ -27,7 +27,9 @@ TOLERANCE = 1e-5
 
 LENGTHS = (1, 7, 22)
 _LENGTH = "original_max_position_embeddings"
-_UNSEEN = re.compile("dropout|initializer|_token_id$|^sentence_transformers$|^sbert_ce_|^auto_map$")
+_UNSEEN = re.compile(
+    "dropout|initializer|_token_id$|^(sentence_transformers|auto_map|torch_dtype)$|^sbert_ce_"
+)
 """Options that change no output: of training, of the tokenizer, of what is read elsewhere."""
 
 
