@@ -14,10 +14,10 @@ from cli.machine import ROOT
 
 _MODULES = """
 quant.inspect quant.calibrate quant.classify quant.embed quant.evaluate
-quant.report quant.ablation simulate=sim.run sim.regress rtl.generate bench=tb.generate sim.vectors
+quant.report simulate=sim.run sim.regress rtl.generate bench=tb.generate sim.vectors
 rtl.compile rtl.registers rtl.generate.diagram sim.cycles sim.estimate sim.synth
 compare=train.bench quant.export boards boards.host board-sim=boards.simulation verify.fuzz
-verify.mutate verify.coverage sim.gates train.pretrain train.finetune train.heads train.tagger
+verify.mutate sim.gates train.pretrain train.finetune train.heads train.tagger
 train-images=train.images train.samples
 """
 COMMANDS = {word.split("=")[0].rpartition(".")[2]: word.split("=")[-1] for word in _MODULES.split()}

@@ -11,7 +11,7 @@ from pathlib import Path
 from cli.errors import UserError
 from cli.machine import elsewhere
 
-WRITTEN = ("out", "work", "json", "html", "svg", "image", "splits")
+WRITTEN = ("out", "work", "json", "html", "svg", "image", "splits", "coverage")
 """The options that name what is written; all others are read."""
 
 

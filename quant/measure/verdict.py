@@ -18,8 +18,7 @@ BOUNDS = {"agreement": AGREEMENT, "cosine": 0.99, "fit": 0.99}
 NAMED_TENSORS = 5
 NAMED_CHANNELS = 4
 ADVICE = (
-    "inputs like those that the model will see (--data), more of them (--samples), another "
-    "--method, --remedies all"
+    "inputs like those that the model will see (--data), more of them (--samples), --remedies all"
 )
 _SENTENCES = {
     "agreement": "golden and float agree on {0:.2%} of {1:,} {2}{3}",

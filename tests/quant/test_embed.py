@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from golden import encoder, store
-from quant import ablation, calibrate, classify, embed, evaluate, report
+from quant import calibrate, classify, embed, evaluate, report
 from quant.embed import Embedder
 from quant.foreign.checkpoint import load
 from quant.foreign.tokenizer import TextTokenizer
@@ -136,7 +136,7 @@ CLASSES = "is a classifier and makes no embeddings: use python -m quant.classify
     [
         (classify.main, "good --model M", EMBEDDING),
         (classify.main, "good --quantized Q", EMBEDDING),
-        *((one.main, "--model M", EMBEDDING) for one in (evaluate, report, ablation)),
+        *((one.main, "--model M", EMBEDDING) for one in (evaluate, report)),
         (embed.main, "good.txt --model CLASSIFIER", CLASSES),
         (embed.main, "good.txt --quantized INTEGERS", CLASSES),
         (embed.main, "bad.txt --quantized Q -o a.npy", "text 2: "),

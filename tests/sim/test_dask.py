@@ -85,7 +85,7 @@ def test_mutants(address: str, tmp_path: Path) -> None:
         with workers(address, count):
             assert mutate.main([*MUTATE, *there, "--json", str(out)]) == 0
         reports.append(out.read_bytes())
-    assert b'"mutants": 40' in reports[0]
+    assert b'"sampled": ' in reports[0]
     assert reports == [reports[0]] * 2
 
 
