@@ -6,7 +6,7 @@ runs the integer model on the same texts to count what saturates and to measure 
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
 from math import inf
@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from cli import files
 from cli.command import run_command
-from cli.errors import Interrupted, UserError
+from cli.errors import UserError
 from cli.journey import then
 from cli.machine import give_back_memory
 from cli.options import Parser, add_json, add_model, add_tokens, positive, version
@@ -33,12 +33,11 @@ from golden.model import Model
 from quant import reader, which
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, load, say
+from quant.foreign.config import CONFIG
 from quant.foreign.proof import proved, said
 from quant.foreign.tokenizer import Tokens, together
 from quant.foreign.tokenizer import encode as encode_text
 from quant.images import data as images
-from quant.measure import vectors
-from quant.measure.answers import held, span, texts_of
 from quant.measure.compare import (
     TensorError,
     answering,
@@ -46,7 +45,7 @@ from quant.measure.compare import (
     softmax_errors,
     table,
 )
-from quant.measure.metrics import determination
+from quant.measure.tasks import likeness, task_of
 from quant.measure.verdict import (
     judge,
 )
@@ -54,12 +53,9 @@ from quant.model import float_model
 from quant.model.spec import (
     EMBEDDING,
     LABELLED,
-    MULTI_LABEL,
     QUESTION_ANSWERING,
-    REGRESSION,
     TASKS,
     TEXT_SIDE,
-    TEXTS,
     Arrays,
     EncoderSpec,
     Floats,
@@ -69,13 +65,12 @@ from quant.quantize.choose import NONE
 from quant.quantize.encoder import Quantized, quantize, with_tokens
 from quant.quantize.given import TABLE
 from quant.quantize.logit_correction import correct_logits
-from quant.quantize.observers import METHODS, MIN_MAX, Observer, Observing
+from quant.quantize.observers import Observer, Observing
 from quant.quantize.options import REMEDIES, Options, applicable, idle
 from quant.quantize.quantizers import SCORE_LIMIT, CalibrationError, require_softmax
 from quant.quantize.rewriting import REWRITINGS, Rewritten, rewrite
 from quant.quantize.splitting import Split
-from quant.quantize.trials import UNFINISHED, Trials
-from quant.texts.corpora import CORPORA
+from quant.texts.corpora import CORPORA, check_there
 from quant.texts.data_file import Review, add_columns, layout_of
 
 SAMPLES = 128
@@ -86,7 +81,6 @@ TRACED = 256  # the same where all its tensors are kept
 PLAIN = 2  # texts that plain golden runs on as well
 FEW = 32  # texts, below which a calibration says little of others
 UNKNOWN = 0.5  # share of tokens, above which the texts are not those of the model
-_MEASURES = {EMBEDDING: "distance of the embeddings", REGRESSION: "error in deviations"}
 AUTO, ALL = "auto", "all"  # besides lists of remedies
 DEFAULT_DATA = "imdb"
 SENTENCES = "rotten-tomatoes"  # what an embedding is calibrated on
@@ -97,7 +91,7 @@ examples:
   python -m quant.calibrate
   python -m quant.calibrate --model my-model --data reviews.csv --out build/my-model
   python -m quant.calibrate --model hub:owner/name
-  python -m quant.calibrate --method mse --samples 256 --json build/calibration.json
+  python -m quant.calibrate --samples 256 --json build/calibration.json
   python -m quant.calibrate --remedies centre,split --out build/trial
   python -m quant.calibrate --precise --out build/precise
 """
@@ -139,13 +133,16 @@ def encode(texts: Sequence[Review], checkpoint: Checkpoint, max_tokens: int) -> 
     return found
 
 
+def _silent(count: int) -> None:
+    """Progress that nobody is told of."""
+
+
 def observe_all(
     checkpoint: Checkpoint,
     texts: Sequence[Tokens],
     *,
     observers: dict[str, Observer] | None = None,
-    histogram: bool = True,
-    advance: Advance | None = None,
+    advance: Advance = _silent,
 ) -> tuple[dict[str, Observer], Floats]:
     """An observer for every tensor of the float model on these texts, and its logits [n, C].
 
@@ -155,10 +152,9 @@ def observe_all(
     The model runs in float64. In float32 the last bit depends on the processor and the number of
     threads, which would reach some of the rounded multipliers; here every machine gets the same.
     """
-    advance = advance or _pass("observing", texts, checkpoint.spec.inputs).advance
     doubles = float_model.Doubles(checkpoint.arrays)
     observers = {} if observers is None else observers
-    trace = Observing(observers, histogram, checkpoint.spec)
+    trace = Observing(observers, checkpoint.spec)
     logits = []
     for some in together(texts, TOGETHER):
         logits.append(run_floats(checkpoint.spec, doubles, some, trace))
@@ -179,16 +175,10 @@ def tokens_of(texts: Sequence[Tokens]) -> int:
     return sum(len(text.ids) for text in texts)
 
 
-def _pass(description: str, texts: Sequence[Tokens], inputs: str = TEXTS) -> Bar:
-    """Of a single pass over the texts, or whatever they are."""
-    return Bar(f"{description} {len(texts):,} {inputs}", tokens_of(texts))
-
-
 def golden_logits(
-    model: Model, texts: Sequence[Tokens], advance: Advance | None = None
+    model: Model, texts: Sequence[Tokens], advance: Advance = _silent
 ) -> NDArray[np.int64]:
     """Logits [n, C] of the integer model, by the compiled engine that equals golden bit for bit."""
-    advance = advance or _pass("running golden on", texts).advance
     engine, logits = fast.Engine(model), []
     for i in range(0, len(texts), CHUNK):
         some = texts[i : i + CHUNK]
@@ -201,14 +191,13 @@ def check(
     checkpoint: Checkpoint,
     quantized: Quantized,
     texts: Sequence[Tokens],
-    advance: Advance | None = None,
+    advance: Advance = _silent,
 ) -> dict[str, TensorError]:
     """The error of every tensor of the integer model on these texts.
 
     The traces are those of the fast engine, and on the shortest texts compared with golden's own.
     Raises CalibrationError where scores that saturate change the softmax of a head too much.
     """
-    advance = advance or _pass("checking", texts, checkpoint.spec.inputs).advance
     errors: dict[str, TensorError] = {}
     changes = np.zeros((len(quantized.model.layers), checkpoint.spec.heads))
     engine = TracedEngine(quantized.model, integer.load())
@@ -246,17 +235,12 @@ def _compare_with_golden(model: Model, text: Tokens, trace: dict[str, Any]) -> N
             )
 
 
-Runner = Callable[[Model, Sequence[Tokens]], NDArray[np.integer[Any]]]
-
-
 class Calibrator:
     """A checkpoint and the texts it is calibrated on, which are observed once.
 
     The table of tokens is that of the texts alone: their rows and the one that reaches furthest,
-    which makes the same scale. Without ``histogram`` the only method is min-max. Where ``precise``
-    is said, it is that of all options, and what only another one needs is not kept. Where
-    ``centred`` says whether the remedy centre may or must be taken, scores that are too large for
-    each of its choices are refused after a few texts.
+    which makes the same scale. If ``precise`` is given, all options have it, and what only the
+    other choice needs is not kept.
     """
 
     def __init__(
@@ -264,28 +248,23 @@ class Calibrator:
         checkpoint: Checkpoint,
         texts: Sequence[Tokens],
         *,
-        histogram: bool = True,
         precise: bool | None = None,
-        centred: Sequence[bool] = (),
         bar: Bar | None = None,
     ) -> None:
         self.table = checkpoint.arrays[TABLE]
         self.checkpoint, self.texts, self._rows = _compact(checkpoint, texts)
-        self.histogram, self.precise = histogram, precise
+        self.precise = precise
         self.bar = bar or Bar("", 0, shown=False)
         self._forget()
         tokens = np.cumsum([len(text.ids) for text in texts])
         few = 1 + int(np.searchsorted(tokens[:-1], choose.TOKENS))
         self.observers: dict[str, Observer] = {}
-        first = len(some := next(together(self.texts[:few], TOGETHER)))
-        self.exact = self._observe(some)
-        if centred:
-            self._on(some)._require_softmax(centred)
-        if first < few:
-            self.exact = np.vstack([self.exact, self._observe(self.texts[first:few])])
+        self.exact = self._observe(self.texts[:few])
         self._few: Calibrator | None = None  # on the texts that remedies are chosen on
         if few < len(texts):
-            self._few = self._on(self.texts[:few])
+            self._few = copy(self)
+            self._few.texts = self.texts[:few]
+            self._few._forget()
             self._few.observers = {name: copy(x) for name, x in self.observers.items()}
             self.exact = np.vstack([self.exact, self._observe(self.texts[few:])])
 
@@ -298,47 +277,23 @@ class Calibrator:
 
     def _observe(self, texts: Sequence[Tokens]) -> Floats:
         return observe_all(
-            self.checkpoint,
-            texts,
-            observers=self.observers,
-            histogram=self.histogram,
-            advance=self.bar.advance,
+            self.checkpoint, texts, observers=self.observers, advance=self.bar.advance
         )[1]
 
-    def _on(self, texts: list[Tokens]) -> "Calibrator":
-        """A calibrator on some of the texts, with the same observers."""
-        result = copy(self)
-        result.texts = texts
-        result._forget()
-        return result
-
-    def _require_softmax(self, centred: Sequence[bool]) -> None:
-        """CalibrationError where the scores of each choice are too large for 16 bits."""
-        for centre in centred:
-            observers = self._observed(frozenset({"centre"} if centre else ()))[1]
-            try:
-                for i in range(self.checkpoint.spec.layers):
-                    name = f"layer.{i}.scores"
-                    require_softmax(name, observers[name].softmax_error)
-                return
-            except CalibrationError as error:
-                refusal = error
-        raise refusal
-
-    def quantize(self, options: Options, run: Runner | None = None) -> Quantized:
+    def quantize(self, options: Options) -> Quantized:
         """The integer model by these options, without remedies where they are still to be chosen.
 
-        ``run`` gives the integer logits by which the mean error is corrected, golden's by default.
+        Its logits are corrected by their mean error on the texts.
         """
-        compact = self.compact(options, run)
+        compact = self.compact(options)
         quantized = with_tokens(compact, self.table)
         if compact.model in self._logits:
             self._logits[quantized.model] = self._logits[compact.model]
         return quantized
 
-    def compact(self, options: Options, run: Runner | None = None) -> Quantized:
+    def compact(self, options: Options) -> Quantized:
         """The same with the tokens of ``self.texts`` alone."""
-        if run is None and self._made is not None and self._made[0] == options:
+        if self._made is not None and self._made[0] == options:
             return self._made[1]
         checkpoint = self.checkpoint
         arrays, observers = self._observed(frozenset(options.remedies or ()) & REWRITINGS)
@@ -352,13 +307,9 @@ class Calibrator:
 
         quantized = quantize(checkpoint.spec, arrays, observers, options, watch, splits)
         if options.bias_correction:
-            logits = (
-                self._kept(run(quantized.model, self.texts)) if run else self._run(quantized.model)
-            )
+            logits = self._run(quantized.model)
             quantized = correct_logits(quantized, logits, self.exact)
-            if not run:
-                moved = np.array(quantized.info["logit_correction"])
-                self._logits[quantized.model] = logits + moved
+            self._logits[quantized.model] = logits + np.array(quantized.info["logit_correction"])
         return quantized
 
     def _run(self, model: Model) -> NDArray[np.int64]:
@@ -367,77 +318,40 @@ class Calibrator:
             texts = self.texts
             if model.shape.vocabulary != self.checkpoint.spec.vocabulary:
                 texts = [replace(t, ids=self._rows[t.ids].astype(np.int32)) for t in texts]
-            self._logits[model] = self._kept(golden_logits(model, texts, self.bar.advance))
+            logits = golden_logits(model, texts, self.bar.advance)
+            self._logits[model] = self.checkpoint.spec.kept(logits, [len(t.ids) for t in texts])
         return self._logits[model]
 
-    def _kept(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return self.checkpoint.spec.kept(logits, [len(text.ids) for text in self.texts])
-
     def error(self, quantized: Quantized) -> float:
-        """The mean difference of the integer logits from the float ones on the texts.
-
-        Of embeddings, whose length says nothing, the mean distance of the unit vectors; of numbers,
-        whose units differ, in standard deviations of each.
-        """
+        """The distance of the integer logits from the float ones on the texts."""
         scale = decode.scale(quantized.info["tensors"]["logits"])
-        logits = self._run(quantized.model) * scale
-        task = self.checkpoint.spec.task
-        if task == EMBEDDING:
-            return vectors.distance(logits, self.exact)
-        difference = np.abs(logits - self.exact)
-        if task == REGRESSION:
-            deviation = self.exact.std(axis=0)
-            difference /= np.where(deviation > 0, deviation, 1)
-        return float(difference.mean())
+        task = task_of(self.checkpoint.spec)
+        return task.distance(self._run(quantized.model) * scale, self.exact)
 
     def likeness(self, quantized: Quantized) -> float:
         """How alike golden and float are on the texts, as quant.measure.verdict takes it."""
-        logits, task = self._run(quantized.model), self.checkpoint.spec.task
-        if task == QUESTION_ANSWERING:
-            spec, texts = self.checkpoint.spec, self.texts
-            both = (texts_of(spec, rows, texts) for rows in (logits, self.exact))
-            same = [span(t, a) == span(t, b) for t, a, b in zip(texts, *both, strict=True)]
-            return float(np.mean(same))
-        if task == EMBEDDING:
-            return float(vectors.cosines(logits, self.exact).mean())
-        if task == MULTI_LABEL:
-            return float(np.mean(held(logits) == held(self.exact)))
-        if task == REGRESSION:
-            scale = decode.scale(quantized.info["tensors"]["logits"])
-            return float(determination(logits * scale, self.exact).min())
-        return float(np.mean(logits.argmax(axis=1) == self.exact.argmax(axis=1)))
+        scale = decode.scale(quantized.info["tensors"]["logits"])
+        codes = self._run(quantized.model)
+        return likeness(self.checkpoint.spec, self.texts, codes, scale, self.exact)
 
-    def choose(
-        self, options: Options, known: Trials | None = None
-    ) -> tuple[Options, dict[str, float]]:
+    def choose(self, options: Options) -> tuple[Options, dict[str, float]]:
         """The options with their remedies chosen, and the error of each choice by its names.
 
         A choice that breaks a bound of the contract counts as infinitely wrong and is not listed.
-        What is known is not tried again.
         """
-        known = Trials() if known is None else known
         remedies = applicable(self.checkpoint.spec)
-        trial, left = self._few or self, len(remedies) + 2
+        trial = self._few or self
 
         def error(names: tuple[str, ...]) -> float:
-            nonlocal left
-            self.bar.left(left * 2 * tokens_of(trial.texts) + 3 * tokens_of(self.texts))
-            left -= 1
-            if names in known.errors:
-                found = known.errors[names]
-                self.bar.say(f"remedies tried before: {choose.named(names)}: error {found:.3g}")
-                return found
             tried = replace(options, remedies=names)
             try:
                 quantized = trial.compact(tried)
                 found = trial.error(quantized)
             except CalibrationError as refusal:  # said where nothing else is left
                 self.bar.say(f"remedies tried: {choose.named(names)}: {refusal}")
-                known.add(names, inf)
                 return inf
-            if trial is self:
-                self._keep(tried, quantized, found)
-            known.add(names, found)
+            if trial is self and (self._made is None or choose.better(self._made[2], found)):
+                self._made = tried, quantized, found  # it will be asked for again
             self.bar.say(f"remedies tried: {choose.named(names)}: error {found:.3g}")
             return found
 
@@ -446,29 +360,22 @@ class Calibrator:
             choose.joined(names): found for names, found in trials.items() if found < inf
         }
 
-    def _keep(self, options: Options, quantized: Quantized, error: float) -> None:
-        """Of the models of trials the one that is chosen so far: it will be asked for again."""
-        if self._made is None or choose.better(self._made[2], error):
-            self._made = options, quantized, error
-
     def _observed(self, names: frozenset[str]) -> tuple[Arrays | Rewritten, dict[str, Observer]]:
         """A rewritten encoder and what was seen of it.
 
         Its tensors are those of the checkpoint, moved and scaled by the channel, and so are the
-        extremes and means. Histograms need another look, and so do scores of centred keys where
-        the checkpoint's own do not fit 16 bits.
+        extremes and means. Scores of centred keys need another look where the checkpoint's own do
+        not fit 16 bits.
         """
         if not names:
             return self.checkpoint.arrays, self.observers
         if names not in self._rewritten:
             rewritten = rewrite(self.checkpoint.spec, self.checkpoint.arrays, self.observers, names)
             scores = (self.observers[name] for name in rewritten.row_constants)
-            if not self.histogram and all(x.amplitude <= SCORE_LIMIT for x in scores):
+            if all(x.amplitude <= SCORE_LIMIT for x in scores):
                 return rewritten, rewritten.observers(self.observers)
             twin = replace(self.checkpoint, arrays=dict(rewritten.arrays))
-            observers, _ = observe_all(
-                twin, self.texts, histogram=self.histogram, advance=self.bar.advance
-            )
+            observers, _ = observe_all(twin, self.texts, advance=self.bar.advance)
             self._rewritten[names] = rewritten, observers
         return self._rewritten[names]
 
@@ -494,11 +401,8 @@ def calibrate(
     texts: Sequence[Tokens],
     options: Options,
     source: dict[str, Any],
-    known: Trials | None = None,
 ) -> tuple[Quantized, dict[str, TensorError]]:
     """Observe, quantize and check; ``source`` says in the description where the texts came from.
-
-    Of remedies that ``known`` has the error of, none are tried again.
 
     A model that quant.measure.verdict finds poor is said on stderr, with what to try. One of images
     or rows has no table of tokens but zeros, which the rows of an input take the place of.
@@ -509,26 +413,16 @@ def calibrate(
     tried = 0 if options.remedies is not None else len(applicable(spec)) + 2
     expected = 4 * tokens + 2 * tried * min(tokens, choose.TOKENS)
     with Bar(begins, expected) as bar:
-        histogram = options.method != MIN_MAX
-        calibrator = Calibrator(
-            checkpoint,
-            texts,
-            histogram=histogram,
-            precise=options.precise,
-            centred=[False, True] if options.remedies is None else ["centre" in options.remedies],
-            bar=bar,
-        )
+        calibrator = Calibrator(checkpoint, texts, precise=options.precise, bar=bar)
         trials: dict[str, float] = {}
         if options.remedies is None:
-            options, trials = calibrator.choose(options, known)
+            options, trials = calibrator.choose(options)
         else:
             useful = tuple(name for name in options.remedies if name in applicable(spec))
             options = replace(options, remedies=useful)
-        bar.left(3 * tokens)
         quantized = calibrator.quantize(options)
         likeness = calibrator.likeness(quantized)
         del calibrator  # what was observed takes as much memory as the weights
-        bar.left(tokens)
         bar.say(f"checking the integer model with {choose.named(options.remedies or ())}")
         errors = check(checkpoint, quantized, texts, bar.advance)
     verdict = judge(errors, likeness, len(texts), spec.task, spec.inputs)
@@ -553,29 +447,6 @@ def calibrate(
     )
     if not verdict.good:
         print(verdict, file=sys.stderr)
-    return quantized, errors
-
-
-def calibrate_into(
-    out: Path,
-    checkpoint: Checkpoint,
-    texts: Sequence[Tokens],
-    options: Options,
-    source: dict[str, Any],
-) -> tuple[Quantized, dict[str, TensorError]]:
-    """`calibrate`, saved in the folder ``out``, and gone on with where it was interrupted there."""
-    known = Trials(out / UNFINISHED, checkpoint, texts, options)
-    try:
-        quantized, errors = calibrate(checkpoint, texts, options, source, known)
-        save(quantized, checkpoint, out)
-    except KeyboardInterrupt:
-        if not known.errors:
-            raise
-        raise Interrupted(
-            f"interrupted: {out} keeps the errors of {len(known.errors):,} choices of "
-            "remedies, and the same command goes on from there"
-        ) from None
-    known.forget()
     return quantized, errors
 
 
@@ -618,18 +489,39 @@ def ensure(model: Path = DEFAULT_MODEL, tasks: Sequence[str] = LABELLED) -> Path
     with files.locked(out.with_name(f".{which.name_of(model)}.lock")):
         out = which.folder_of(model)
         if not which.is_made(out, model):
-            _calibrate_with_defaults(checkpoint, model, out)
+            print(f"calibrating {out} from {model}: there is none yet", file=sys.stderr)
+            calibrate_into(out, checkpoint, parser().parse_args([]))
     return out
 
 
-def _calibrate_with_defaults(checkpoint: Checkpoint, model: Path, out: Path) -> None:
-    print(f"calibrating {out} from {model}: there is none yet", file=sys.stderr)
+def calibrate_into(
+    out: Path, checkpoint: Checkpoint, options: argparse.Namespace
+) -> tuple[Quantized, dict[str, TensorError]]:
+    """Calibrate by the options of the command, and save the integer model in the folder ``out``."""
     say(checkpoint)
-    data = default_data(checkpoint.spec)
-    texts = images.load(checkpoint.spec.inputs, data, SPLIT, names=())[:SAMPLES]
-    source = {"data": data, "split": SPLIT, "max_tokens": MAX_TOKENS}
-    tokens = encode(texts, checkpoint, MAX_TOKENS)
-    calibrate_into(out, checkpoint, tokens, Options(), source)
+    spec, data = checkpoint.spec, options.data or default_data(checkpoint.spec)
+    reviews = images.load(
+        spec.inputs, data, SPLIT, names=(), layout=layout_of(options), task=spec.task
+    )
+    texts = encode(reviews[: options.samples], checkpoint, options.tokens)
+    if len(texts) < FEW:
+        print(
+            f"warning: {len(texts):,} {spec.inputs} are few: ranges that they do not reach are cut "
+            f"off; give {FEW} or more, {SAMPLES} are read by default",
+            file=sys.stderr,
+            flush=True,
+        )
+    source = {"data": data, "max_tokens": options.tokens}
+    if data in images.NAMED:
+        source["split"] = SPLIT
+    choices = Options(
+        bias_correction=not options.no_bias_correction,
+        remedies=options.remedies,
+        precise=options.precise,
+    )
+    quantized, errors = calibrate(checkpoint, texts, choices, source)
+    save(quantized, checkpoint, out)
+    return quantized, errors
 
 
 def parser() -> Parser:
@@ -654,12 +546,6 @@ def parser() -> Parser:
         help=f"number of texts (default: {SAMPLES})",
     )
     add_tokens(result, MAX_TOKENS)
-    result.add_argument(
-        "--method",
-        choices=METHODS,
-        default=Options().method,
-        help=f"how a tensor's clipping point is chosen (default: {Options().method})",
-    )
     result.add_argument(
         "--no-bias-correction",
         action="store_true",
@@ -721,45 +607,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def calibrate_command(options: argparse.Namespace) -> int:
     give_back_memory()
+    if options.data and options.data not in images.NAMED:
+        check_there(options.data)  # before the checkpoint is read
     options.model = hub.local(options.model)
     out = options.out or which.folder_of(options.model)
     check_written(out, "DIR")
-    checkpoint = proved(load(options.model, options.task))
-    say(checkpoint)
-    data = options.data or default_data(checkpoint.spec)
-    spec, layout = checkpoint.spec, layout_of(options)
-    reviews = images.load(spec.inputs, data, SPLIT, names=(), layout=layout, task=spec.task)
-    reviews = reviews[: options.samples]
-    texts = encode(reviews, checkpoint, options.tokens)
-    if len(texts) < FEW:
-        print(
-            f"warning: {len(texts):,} {spec.inputs} are few: ranges that they do not reach are cut "
-            f"off; give {FEW} or more, {SAMPLES} are read by default",
-            file=sys.stderr,
-            flush=True,
+    if (out / CONFIG).is_file():
+        raise UserError(
+            f"--out {out} is a checkpoint, whose tokenizer would be overwritten: "
+            "name another folder"
         )
-    source = {"data": data, "max_tokens": options.tokens}
-    if data in images.NAMED:
-        source["split"] = SPLIT
-    quantized, errors = calibrate_into(
-        out,
-        checkpoint,
-        texts,
-        Options(
-            method=options.method,
-            bias_correction=not options.no_bias_correction,
-            remedies=options.remedies,
-            precise=options.precise,
-        ),
-        source,
-    )
+    checkpoint = proved(load(options.model, options.task))
+    quantized, errors = calibrate_into(out, checkpoint, options)
     print(summary(quantized, errors))
     print(said(checkpoint))
     print(f"wrote {out}")
     if options.json:
         files.write_json(options.json, quantized.info)
     following = {EMBEDDING: "quant.embed", QUESTION_ANSWERING: "sim.run"}
-    then(following.get(spec.task, "quant.evaluate"), "--quantized", out)
+    then(following.get(checkpoint.spec.task, "quant.evaluate"), "--quantized", out)
     return 0
 
 
@@ -773,11 +639,8 @@ def summary(quantized: Quantized, errors: dict[str, TensorError]) -> str:
     taken, trials = tuple(info["calibration"]["remedies"]), info["trials"]
     lines = [table(errors), f"remedies: {choose.named(taken)}"]
     if trials:
-        measure = _MEASURES.get(info["spec"]["task"], "error of the logits")
+        measure = task_of(spec).error
         tried = ", ".join(f"{names} {error:.3g}" for names, error in trials.items())
-        split = {tuple(n for n in names.split("+") if n != NONE): e for names, e in trials.items()}
-        if why := choose.reason(taken, split, applicable(spec)):
-            lines[-1] += f": {why}"
         lines.append(f"tried, by the mean {measure}: {tried}")
     lines += [f"{name} has no effect: {why}" for name, why in idle(spec).items()]
     lines.append(

@@ -15,9 +15,8 @@ from torch.nn import functional
 from transformers import BertForTokenClassification, BertPreTrainedModel
 
 from quant.foreign.tokenizer import TextTokenizer
-from quant.measure.answers import held
 from quant.measure.entities import scores, tagged
-from quant.measure.metrics import LabelScores, determination
+from quant.measure.metrics import determination, label_scores
 from quant.model.spec import MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
 from quant.texts.corpora import CORPORA, imdb
 from quant.texts.data_file import Review
@@ -172,7 +171,7 @@ class SeveralLabels(OfTexts):
     ) -> dict[str, float]:
         rows, right = np.stack(logits), self.wanted(targets)
         error = np.logaddexp(0, rows) - right * rows
-        exact = LabelScores(right > 0, held(rows)).to_json()["exact"]
+        exact = label_scores(right > 0, rows > 0)["exact"]
         return {"accuracy": 100 * exact, "loss": float(error.mean())}
 
 

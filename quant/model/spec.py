@@ -86,8 +86,8 @@ _USES = {
     QUESTION_ANSWERING: "answers a question from a text, by the words where the answer begins and "
     "ends: use python -m quant.classify QUESTION --pair TEXT",
     TOKEN_CLASSIFICATION: f"gives every token a class, not one to a text: {_CLASSIFY}",
-    EMBEDDING: "makes embeddings and has no classes: use python -m quant.embed or "
-    "quant.similarity, or fine-tune it first (python -m train.finetune)",
+    EMBEDDING: "makes embeddings and has no classes: use python -m quant.embed, "
+    "or fine-tune it first (python -m train.finetune)",
 }
 """What a model of each task is for, said where another one is needed."""
 

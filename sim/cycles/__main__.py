@@ -18,9 +18,11 @@ from cli.progress import progress, stage
 import numpy as np
 
 from golden.model import Model, Window
+from quant import reader
 from quant.calibrate import DEFAULT_DATA
+from quant.foreign.tokenizer import encode
 from quant.images import data as images
-from rtl.compile.fit import fitting_model, fixed_tokens
+from rtl.compile.fit import fitting_model
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.dma.bus import Bus
 from rtl.dma.options import add_bus_options, bus_of
@@ -41,7 +43,6 @@ from sim.options import (
     lane_number,
     lanes_of,
     listed,
-    model_of,
     quantized_of,
     shape_of,
 )
@@ -360,23 +361,23 @@ def _check(options: argparse.Namespace, bus: Bus | None) -> None:
 
 def _batches(options: argparse.Namespace) -> None:
     """Texts a second."""
-    directory, quantized = model_of(options)
-    spec = quantized.spec
-    options.tokens = _lengths(options, fixed_tokens(quantized.model, quantized.info))
+    spec, its = reader.of_options(options)
     data = options.data or images.usual(spec.inputs, DEFAULT_DATA)
     texts = images.load(spec.inputs, data, "test", names=(), task=spec.task)
     texts = texts[: options.texts or TEXTS]
     if not texts:
         raise UserError(f"{data} holds no text: nothing would be counted")
+    model, directory, fixed = shape_of(options)
+    options.tokens = _lengths(options, fixed)
     cut = {
-        tokens: [len(quantized.tokens(t.content, t.pair, max_tokens=tokens).ids) for t in texts]
+        tokens: [len(encode(spec, its, t.content, t.pair, tokens).ids) for t in texts]
         for tokens in options.tokens
     }
     rates = options.stream_bytes or [None]
     plan = list(product(cut.items(), options.lanes, rates, options.batch))
     found = [
         batches.measure(
-            quantized.model,
+            model,
             lengths,
             lanes,
             memory,

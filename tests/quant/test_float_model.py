@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quant.embedder import packaged
+from quant.embed import packaged
 from quant.foreign.checkpoint import Checkpoint, load
 from quant.foreign.tokenizer import TextTokenizer
 from quant.measure.vectors import unit

@@ -187,10 +187,10 @@ def test_inputs_together_are_inputs_alone(made: Made) -> None:
     assert same == numbered
     floats = its.require_checkpoint()
     for tokens, one in zip(encoded[::-1], numbered, strict=True):
-        alone = classifier.classify(tokens)
-        assert encoder.run(its.model, one.ids).tolist() == alone.integer_logits.tolist()
+        alone = classifier.run([tokens])
+        assert encoder.run(its.model, one.ids).tolist() == alone.integers[0].tolist()
         together = float_model.run(floats.spec, floats.arrays, one.ids)
-        assert np.array_equal(together, alone.float_logits)
+        assert np.array_equal(together, alone.floats[0])
 
 
 def test_other_commands_take_files(made: Made, tmp_path: Path, capsys: Any) -> None:
@@ -204,7 +204,7 @@ def test_other_commands_take_files(made: Made, tmp_path: Path, capsys: Any) -> N
     assert inspect.main([str(made.folder), *given[:2]]) == 0
     shown = ("files of rows, .npy with float32 [L, 12]", "[CLS] and 2 x 2 patches of 4 x 4")
     assert shown[made.inputs == IMAGES] in capsys.readouterr().out
-    page = ["--sentence", str(made.file), "--out", str(tmp_path / "page.html")]
+    page = ["--out", str(tmp_path / "page.html")]
     assert report.main([*given, *made.common, *page]) == 0
     stream = [*made.common, "--lanes", "4", "--image", str(tmp_path / "model.img")]
     for text in ([], ["--text", str(made.file)]):

@@ -14,7 +14,7 @@ from quant import calibrate, classify, evaluate, report
 from quant.calibrate import Calibrator
 from quant.foreign.checkpoint import load
 from quant.foreign.tokenizer import TextTokenizer, Tokens
-from quant.measure.answers import answer, sigmoid
+from quant.measure.tasks import answer, sigmoid
 from quant.measure.verdict import judge
 from quant.model import float_model
 from quant.model.spec import MULTI_LABEL, REGRESSION, CheckpointError
