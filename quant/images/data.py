@@ -28,7 +28,7 @@ from quant.texts.data_file import (
 )
 
 COLUMNS = ("image", "image_path", "file_name", "file", "path", *TEXT_COLUMNS)
-TABLES = (".csv", ".tsv", ".json", ".jsonl", ".txt", *PARQUET)
+TABLES = (".csv", ".tsv", ".jsonl", ".txt", *PARQUET)
 DIGITS = "digits"
 
 NAMED = (*texts.CORPORA, *CORPORA)

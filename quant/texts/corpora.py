@@ -65,7 +65,7 @@ def check_there(source: str) -> None:
     if not Path(source).exists():
         raise TextError(
             f"no data set or file named {source!r}: give one of {', '.join(CORPORA)}, "
-            "or the path of a .csv, .tsv, .json, .jsonl, .txt or .parquet file"
+            "or the path of a .csv, .tsv, .jsonl, .txt or .parquet file"
         )
 
 

@@ -2,7 +2,7 @@
 
     .csv, .tsv      quoted by the rules of the csv module; a .csv is separated by commas, semicolons
                     or tabs, whichever its header has most of
-    .jsonl, .json   an object per line; a list of objects
+    .jsonl          an object per line
     .parquet, .pq   integers of a ClassLabel stand for the names in the file's metadata
     .txt            a text per line
     .conll, ...     a word per line, its tag last, an empty line behind each text
@@ -92,7 +92,7 @@ class Layout:
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
     """Options that name the columns of a file of texts."""
-    group = parser.add_argument_group("columns of a .csv, .tsv, .json, .jsonl or .parquet file")
+    group = parser.add_argument_group("columns of a .csv, .tsv, .jsonl or .parquet file")
     for name, usual in ("text", TEXT_COLUMNS), ("pair", PAIR_COLUMNS), ("label", LABEL_COLUMNS):
         shown = f"default: the first of {', '.join(usual)} that is there"
         group.add_argument(f"--{name}-column", metavar="NAME", help=shown)
@@ -204,8 +204,8 @@ class _Table:
 
     def rows(self, make: Callable[..., Any]) -> Iterator[Any]:
         """What `make` gives for the text, second text and label of each row."""
-        readers = {".csv": self._csv, ".tsv": self._csv, ".json": self._json, ".jsonl": self._json}
-        readers |= {".txt": self._txt} | dict.fromkeys(PARQUET, self._parquet)
+        readers = {".csv": self._csv, ".tsv": self._csv, ".jsonl": self._jsonl, ".txt": self._txt}
+        readers |= dict.fromkeys(PARQUET, self._parquet)
         readers |= dict.fromkeys(CONLL, self._conll) if self.words else {}
         try:
             if self.path.is_dir() or self.kind not in readers:
@@ -218,8 +218,8 @@ class _Table:
                         raise UserError(f"{name!r} is {_shown(row[name])}, not a string")
                 yield make(row[text], pair and (row[pair] or ""), row[label])
         except UserError as error:
-            place = f": row {self.line}" if self.kind in (*PARQUET, ".json") else f":{self.line}"
-            place = place if self.line else ""
+            kind = ": row " if self.kind in PARQUET else ":"
+            place = f"{kind}{self.line}" if self.line else ""
             raise TextError(f"{self.path}{place}: {error}") from None
 
     def _lines(self) -> Iterator[str]:
@@ -253,15 +253,9 @@ class _Table:
             self.line = begin
             raise UserError(f"{error}: quotes enclose a whole cell, and double in it") from None
 
-    def _json(self) -> Iterator[_Row]:
-        rows: Any = (_json_value(line) for line in self._lines() if line.strip())
-        if self.kind == ".json":
-            text, self.line = "".join(self._lines()), 0
-            rows = _json_value(text)
-            if not isinstance(rows, list):
-                raise UserError("not a list of JSON objects; a file with one per line is a .jsonl")
-        for row in rows:
-            self.line += self.kind == ".json"
+    def _jsonl(self) -> Iterator[_Row]:
+        for line in filter(str.strip, self._lines()):
+            row = _json_value(line)
             if not isinstance(row, dict):
                 raise UserError(f"{_shown(row)} is not a JSON object")
             yield [*row], [*row.values()]
