@@ -121,6 +121,17 @@ def test_calibration_and_evaluation_agree_with_both_models_one_by_one(
     assert found["entities"]["float"]["entities"] == 6
 
 
+def test_names_that_are_no_tags_have_no_entities(model: Path, data: Path, tmp_path: Path) -> None:
+    config = json.loads((model / "config.json").read_text())
+    config["id2label"] = dict(zip("01234", ("noun", "verb", "other", "mark", "x")))
+    (model / "config.json").write_text(json.dumps(config))
+    line = ["--model", str(model), "--data", str(data)]
+    out, quantized = tmp_path / "evaluation.json", str(tmp_path / "quantized")
+    assert calibrate.main([*line, "--remedies", "none", "--out", quantized]) == 0
+    assert evaluate.main([*line, "--quantized", quantized, "--json", str(out)]) == 0
+    assert json.loads(out.read_text())["entities"] is None
+
+
 def test_a_file(quantized: Path, data: Path, tmp_path: Path, capsys: Any) -> None:
     out = tmp_path / "lines.jsonl"
     assert classify.main(["--batch", str(data), "--quantized", str(quantized), "-o", str(out)]) == 0
