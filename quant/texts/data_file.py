@@ -266,16 +266,17 @@ class _Table:
 
     def _conll(self) -> Iterator[_Row]:
         rows: list[list[str]] = []
-        width = 0
+        begin = width = 0
         for line in chain(self._lines(), [""]):
             cells = re.findall(r"[^ \t\r\n]+", line)
             if cells and cells[0] != "-DOCSTART-":
+                begin, width = begin if rows else self.line, width or max(len(cells), 2)
                 rows.append(cells)
-                width = width or max(len(cells), 2)
                 if len(cells) != width:
                     wrong = f"{len(cells)} columns, not {width}"
                     raise UserError(f"{wrong}: a line is a word, others, and last its tag")
             elif rows and not cells:
+                self.line = begin
                 words, *_, tags = zip(*rows)
                 yield ["words", "tags"], [[*words], [*tags]]
                 rows = []

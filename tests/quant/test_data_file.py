@@ -206,7 +206,7 @@ NOT_WORDS: list[tuple[dict[str, Any], str]] = [
         ("a.parquet", {"text": pyarrow.array([b"\xff"]).view("string")}, ": what follows cannot"),
         ("a.pdf", "x", r": not a file of \.csv, \.tsv, \.jsonl, \.txt"),
         ("a.conll", "Ada O\n\nLove lace O\n", ":3: 3 columns, not 2: a line is a word, others"),
-        ("a.bio", "\n\nAda O\n\nx X\n", ":5: 'X' is not one of O, B-PER"),
+        ("a.bio", "\n\nAda O\n\nx X\ny O\n\n", ":5: 'X' is not one of O, B-PER"),
     ],
 )
 def test_refusals_name_file_line_and_what_is_wrong(
