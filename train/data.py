@@ -70,6 +70,11 @@ def read(options: argparse.Namespace) -> tuple[dict[str, list[Review]], list[str
     if options.limit:
         reviews["train"] = reviews["train"][: options.limit]
     for source in options.extra:
+        if source in CORPORA and labels not in (list(_SENTIMENT), ["0", "1"]):
+            raise TrainError(
+                f"--extra {source} has the classes negative and positive, or 0 and 1: those of "
+                f"{options.data} are {', '.join(labels)}"
+            )
         reviews["train"] = reviews["train"] + load_texts(
             source, "train", names=labels, layout=layout_of(options)
         )

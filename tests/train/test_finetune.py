@@ -270,6 +270,15 @@ def test_a_folder_of_other_things_is_not_replaced_even_with_force(arguments, tmp
     assert (tmp_path / "a" / "thesis.tex").read_text() == "mine"
 
 
+def test_a_corpus_is_no_more_of_other_classes(words, tmp_path, capsys):
+    """Labels 0 and 2 are two classes, and the 1 of a corpus is neither."""
+    lines = [json.dumps({"text": "good", "label": 2 * (i % 2)}) for i in range(40)]
+    (tmp_path / "data.jsonl").write_text("\n".join(lines))
+    line = ["--data", str(tmp_path / "data.jsonl"), "--vocab", str(words), *NEW]
+    assert exit_code(main, [*line, *places(tmp_path, "a"), "--extra", "rotten-tomatoes"]) == 2
+    assert "the classes negative and positive, or 0 and 1: those of" in capsys.readouterr().err
+
+
 def test_a_card_says_only_what_is_known(arguments, tmp_path):
     assert main([*arguments, "--stages", "8:1", *places(tmp_path, "a")]) == 0
     card = (tmp_path / "a" / "README.md").read_text()
