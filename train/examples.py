@@ -1,0 +1,163 @@
+"""Datasets of torch: token ids or pixels with their labels; and how right a model is."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.metrics import confusion_matrix, f1_score, r2_score
+from torch.utils.data import Dataset
+
+from quant.model.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
+from train.data import Examples
+from train.encoders import IGNORED
+from train.teacher import NbSvm
+
+Item = dict[str, Any]
+
+
+def window(count: int, length: int, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
+    """The places of at most ``length`` of ``count`` tokens: the first, the last, and some between.
+
+    These are the beginning of the text, or from a random place of it, where the beginning and the
+    end, which say most, have a third of the choices each.
+    """
+    if count <= length:
+        return np.arange(count)
+    room = count - length
+    start = 0 if rng is None else int(np.clip(rng.integers(-room, 2 * room + 1), 0, room))
+    return np.concatenate([[0], np.arange(start + 1, start + length - 1), [count - 1]])
+
+
+class Texts(Dataset):
+    """Texts, their beginnings of at most ``length`` tokens."""
+
+    def __init__(self, found: Examples, task: str, tokenizer: Any, length: int) -> None:
+        self.length, self.mask = length, tokenizer.mask_token_id
+        words = task == TOKEN_CLASSIFICATION
+        texts = [list(x.content) if words else x.content for x in found]
+        encoded = tokenizer(texts, is_split_into_words=words, verbose=False)
+        self.ids = [np.array(ids, np.int32) for ids in encoded["input_ids"]]
+        self.labels: Any
+        if words:
+            self.labels = [_tags(encoded.word_ids(i), x.target) for i, x in enumerate(found)]
+        else:
+            kind = np.int64 if task == CLASSIFICATION else np.float32
+            self.labels = np.array([x.target for x in found], kind)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, index: int) -> Item:
+        return self.shown(index, window(len(self.ids[index]), self.length))
+
+    def shown(self, index: int, places: NDArray[np.int64]) -> Item:
+        """A text by these of its tokens."""
+        labels = self.labels[index]
+        every_token = isinstance(self.labels, list)
+        return {
+            "input_ids": self.ids[index][places],
+            "labels": labels[places] if every_token else labels,
+        }
+
+
+class Windows(Dataset):
+    """Texts in training: windows of them, with some words shown as [MASK].
+
+    Both are drawn from (seed, epoch, text), so a run that is resumed sees what one without a break
+    does. Of several ``lengths`` each has its share of the epochs. A teacher sees the same window,
+    without dropped words.
+    """
+
+    def __init__(
+        self,
+        texts: Texts,
+        lengths: Sequence[int],
+        epochs: int,
+        *,
+        dropped: float,
+        teacher: NbSvm | None,
+        seed: int,
+    ) -> None:
+        self.texts, self.lengths, self.epochs, self.epoch = texts, lengths, epochs, 0
+        self.dropped, self.teacher, self.seed = dropped, teacher, seed
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, index: int) -> Item:
+        rng = np.random.default_rng((self.seed, self.epoch, index))
+        length = self.lengths[min(self.epoch, self.epochs - 1) * len(self.lengths) // self.epochs]
+        item = self.texts.shown(index, window(len(self.texts.ids[index]), length, rng))
+        ids = item["input_ids"]
+        if self.teacher is not None:
+            item["teacher"] = self.teacher(ids)
+        if self.dropped:
+            hidden = rng.random(len(ids)) < self.dropped
+            hidden[[0, -1]] = False
+            item["input_ids"] = np.where(hidden, self.texts.mask, ids)
+        return item
+
+
+def _tags(words: Sequence[int | None], tags: Sequence[int | None]) -> NDArray[np.int64]:
+    """The label of each token: that of the word that begins there, or IGNORED."""
+    labels = np.full(len(words), IGNORED, np.int64)
+    for place, word in enumerate(words):
+        if word is not None and (place == 0 or words[place - 1] != word):
+            tag = tags[word]
+            labels[place] = IGNORED if tag is None else tag
+    return labels
+
+
+def padded(items: Sequence[Item], padding: int) -> dict[str, torch.Tensor]:
+    """A batch; sequences are padded to the longest, with a mask."""
+    batch: dict[str, Any] = {}
+    for name in items[0]:
+        values = [np.asarray(item[name]) for item in items]
+        longest = max(map(np.size, values))
+        if values[0].ndim == 1:
+            fill = padding if name == "input_ids" else IGNORED
+            values = [
+                np.pad(value, (0, longest - len(value)), constant_values=fill) for value in values
+            ]
+        if name == "input_ids":
+            lengths = np.array([[len(item[name])] for item in items])
+            batch["attention_mask"] = (np.arange(longest) < lengths).astype(np.int64)
+        stacked = np.stack(values)
+        batch[name] = stacked.astype(np.int64) if stacked.dtype.kind == "i" else stacked
+    return {name: torch.from_numpy(value) for name, value in batch.items()}
+
+
+def figures(task: str, logits: NDArray[Any], labels: NDArray[Any]) -> dict[str, Any]:
+    """What is right in percent: "accuracy", of numbers R^2; of classes with macro F1 and confusion.
+
+    "confusion": percent of the examples of each class (row) by the class that is said (column).
+    """
+    if task == REGRESSION:
+        return {"accuracy": 100 * float(r2_score(labels, logits))}
+    if task == MULTI_LABEL:
+        return {"accuracy": 100 * float(((logits > 0) == (labels > 0.5)).all(axis=1).mean())}
+    known = labels != IGNORED
+    found, right = logits.argmax(-1)[known], labels[known]
+    measured: dict[str, Any] = {"accuracy": 100 * float((found == right).mean())}
+    if task != TOKEN_CLASSIFICATION:
+        classes = range(logits.shape[-1])
+        measured["f1"] = 100 * float(f1_score(right, found, average="macro", zero_division=1.0))
+        shares = confusion_matrix(right, found, labels=classes, normalize="true")
+        measured["confusion"] = np.round(100 * shares, 2).tolist()
+    return measured
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows of the same keys in columns; fractions with four significant digits."""
+    cells = [list(rows[0])] + [
+        [f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()] for row in rows
+    ]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in cells
+    )
