@@ -16,7 +16,7 @@ from cli.paths import check_written
 OPTIONS = "options.json"
 """The options of a run, in its folder until it ends."""
 
-_NOT_COMPARED = ("out", "force", "resume", "json", "splits")  # they say where, not what
+_NOT_COMPARED = ("out", "force", "resume", "json")  # they say where, not what
 
 
 def add_sizes(group: argparse._ActionsContainer, **sizes: int) -> None:

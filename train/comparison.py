@@ -1,10 +1,10 @@
 """The work of `train.bench`: accuracy and speed of the same checkpoint in four ways."""
 
 import argparse
+import logging
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -105,8 +105,8 @@ def accuracy(
         row: Row = {"model": name, "side": side, "texts": len(texts)}
         x, exact = (np.array(given, np.float64) for given in (outputs, found["float"]))
         if labels is not None:
-            row["accuracy_percent"] = 100 * float((x.argmax(1) == labels).mean())
-            row["agreement_percent"] = 100 * float((x.argmax(1) == exact.argmax(1)).mean())
+            shares = (x.argmax(1) == labels).mean(), (x.argmax(1) == exact.argmax(1)).mean()
+            row["accuracy_percent"], row["agreement_percent"] = (100 * float(v) for v in shares)
         else:
             x, exact = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (x, exact))
             row["mean_cosine"] = float((x * exact).sum(1).mean())
@@ -131,64 +131,56 @@ def speed(name: str, these: dict[str, Side], model: Model, ids: Array, repeats: 
             these[side](ids)
             spent.append((time.perf_counter() - start) * 1000)
     best = {side: min(spent[1:]) for side, spent in times.items()}  # the first turn warms up
-    return {
-        "model": name,
-        "tokens": ids.shape[1],
-        "batch": ids.shape[0],
-        **{f"{side.lower()}_ms": value for side, value in best.items()},
-        "speed_of_float": best["float"] / best["golden"],
-        "speed_of_int8": best["INT8"] / best["golden"],
-    }
+    row: Row = {"model": name, "tokens": ids.shape[1], "batch": ids.shape[0]}
+    row |= {f"{side.lower()}_ms": value for side, value in best.items()}
+    faster = {side: best[side] / best["golden"] for side in ("float", "INT8")}
+    return row | {f"speed_of_{side.lower()}": value for side, value in faster.items()}
 
 
 def bench(options: argparse.Namespace) -> None:
     """The command."""
     torch.set_num_threads(options.threads)
-    versions = [f"{name} {metadata.version(name)}" for name in ("torch", "numpy", "onnxruntime")]
-    print(", ".join([f"threads: {options.threads}", *versions]))
+    logging.disable(logging.WARNING)  # of the quantizer
+    print(f"torch {torch.__version__}, onnxruntime {onnxruntime.__version__}")
     accuracies: list[Row] = []
     speeds: list[Row] = []
     for folder in [MODEL, minilm()] if options.model is None else [local(options.model)]:
         spec = load(folder).spec
         spec.require((CLASSIFICATION, EMBEDDING), folder)
-        classes = spec.task == CLASSIFICATION
         if spec.inputs != TEXTS or spec.pooling not in ("mean", "first"):
             raise UserError(f"--model {folder}: give an encoder of texts that is no decoder")
+        classes = spec.task == CLASSIFICATION
+        reviews = imdb("test") if classes else rotten_tomatoes("test")
+        reviews = reviews[: max(options.texts, _LOOKED_AT * options.batch)]
+        encoded = AutoTokenizer.from_pretrained(folder, local_files_only=True)(
+            [review.text for review in reviews], truncation=True, max_length=spec.max_tokens
+        )
+        ids = [np.array(text, np.int64) for text in encoded["input_ids"]]
+        long = [text[: options.tokens] for text in ids if len(text) >= max(3, options.tokens)]
+        if classes and len(long) < options.batch:
+            raise UserError(
+                f"--batch {options.batch} with --tokens {options.tokens}: {len(long):,} of "
+                f"{len(ids):,} test reviews have so many tokens"
+            )
         if classes:
             reference = load_model(folder, CLASSIFICATION, spec.labels)
         else:
             reference = AutoModel.from_pretrained(folder, dtype="float32", local_files_only=True)
         model, _ = store.load(ensure(folder, tasks=(CLASSIFICATION, EMBEDDING)))
         these = sides(reference, None if classes else spec.pooling, model, options.threads)
-        reviews = imdb("test") if classes else rotten_tomatoes("test")
-        reviews = reviews[: max(options.texts, _LOOKED_AT * options.batch)]
-        encoded = AutoTokenizer.from_pretrained(folder, local_files_only=True)(
-            [review.text for review in reviews], truncation=True, max_length=model.shape.tokens
-        )
-        ids = [np.array(text, np.int64) for text in encoded["input_ids"]]
         labels = [review.label or 0 for review in reviews[: options.texts]] if classes else None
         name = folder.name if folder != minilm() else "all-MiniLM-L6-v2"
         rows = accuracy(name, these, ids[: options.texts], labels)
         print(table(rows))
         accuracies += rows
-        long = [text[: options.tokens] for text in ids if len(text) >= options.tokens]
-        if not classes:
-            continue
-        if len(long) < options.batch or options.tokens < 3:
-            raise UserError(
-                f"--batch {options.batch} with --tokens {options.tokens}: {len(long):,} test "
-                "reviews have so many tokens"
-            )
-        batches = (np.array(long[:count]) for count in (options.batch, 1))
+        batches = [np.array(long[:count]) for count in (options.batch, 1)] if classes else []
         speeds += [speed(name, these, model, some, options.repeats) for some in batches]
     if options.model is None:
         config = BertConfig(num_hidden_layers=BASE.layers, hidden_size=BASE.hidden)
         model = random_model(BASE, 0)
         these = sides(BertForSequenceClassification(config), None, model, options.threads)
         some = np.random.default_rng(0).integers(0, BASE.vocabulary, (1, BASE_TOKENS))
-        turns = max(1, options.repeats // 3)
-        speeds.append(speed("bert-base shape", these, model, some, turns))
-    if speeds:
-        print(table(speeds))
+        speeds.append(speed("bert-base shape", these, model, some, options.repeats // 3 + 1))
+    print(table(speeds) if speeds else "speed: of a classifier alone")
     if options.json:
         write_json(options.json, {"accuracy": accuracies, "speed": speeds})

@@ -1,4 +1,4 @@
-"""Datasets of torch: token ids or pixels with their labels; and how right a model is."""
+"""Datasets of torch: token ids with their labels; and how right a model is."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,17 +7,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix, f1_score, r2_score
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
 from quant.model.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
 from train.data import Examples
 from train.encoders import IGNORED
-from train.teacher import NbSvm
 
+Array = NDArray[Any]
 Item = dict[str, Any]
 
 
-def window(count: int, length: int, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
+def window(count: int, length: int, rng: np.random.Generator | None = None) -> Array:
     """The places of at most ``length`` of ``count`` tokens: the first, the last, and some between.
 
     These are the beginning of the text, or from a random place of it, where the beginning and the
@@ -35,16 +36,16 @@ class Texts(Dataset):
 
     def __init__(self, found: Examples, task: str, tokenizer: Any, length: int) -> None:
         self.length, self.mask = length, tokenizer.mask_token_id
-        words = task == TOKEN_CLASSIFICATION
-        texts = [list(x.content) if words else x.content for x in found]
-        encoded = tokenizer(texts, is_split_into_words=words, verbose=False)
+        self.words = task == TOKEN_CLASSIFICATION
+        texts = [list(x.content) if self.words else x.content for x in found]
+        encoded = tokenizer(texts, is_split_into_words=self.words, verbose=False)
         self.ids = [np.array(ids, np.int32) for ids in encoded["input_ids"]]
-        self.labels: Any
-        if words:
-            self.labels = [_tags(encoded.word_ids(i), x.target) for i, x in enumerate(found)]
-        else:
-            kind = np.int64 if task == CLASSIFICATION else np.float32
-            self.labels = np.array([x.target for x in found], kind)
+        kind = np.int64 if task == CLASSIFICATION else np.float32
+        self.labels: Any = (
+            [_tags(encoded.word_ids(i), x.target) for i, x in enumerate(found)]
+            if self.words
+            else np.array([x.target for x in found], kind)
+        )
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -52,13 +53,12 @@ class Texts(Dataset):
     def __getitem__(self, index: int) -> Item:
         return self.shown(index, window(len(self.ids[index]), self.length))
 
-    def shown(self, index: int, places: NDArray[np.int64]) -> Item:
+    def shown(self, index: int, places: Array) -> Item:
         """A text by these of its tokens."""
         labels = self.labels[index]
-        every_token = isinstance(self.labels, list)
         return {
             "input_ids": self.ids[index][places],
-            "labels": labels[places] if every_token else labels,
+            "labels": labels[places] if self.words else labels,
         }
 
 
@@ -71,17 +71,10 @@ class Windows(Dataset):
     """
 
     def __init__(
-        self,
-        texts: Texts,
-        lengths: Sequence[int],
-        epochs: int,
-        *,
-        dropped: float,
-        teacher: NbSvm | None,
-        seed: int,
+        self, texts: Texts, lengths: list[int], epochs: int, seed: int, dropped: float, teacher: Any
     ) -> None:
         self.texts, self.lengths, self.epochs, self.epoch = texts, lengths, epochs, 0
-        self.dropped, self.teacher, self.seed = dropped, teacher, seed
+        self.seed, self.dropped, self.teacher = seed, dropped, teacher
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
@@ -96,43 +89,35 @@ class Windows(Dataset):
         ids = item["input_ids"]
         if self.teacher is not None:
             item["teacher"] = self.teacher(ids)
-        if self.dropped:
-            hidden = rng.random(len(ids)) < self.dropped
-            hidden[[0, -1]] = False
-            item["input_ids"] = np.where(hidden, self.texts.mask, ids)
+        hidden = rng.random(len(ids)) < self.dropped
+        hidden[[0, -1]] = False
+        item["input_ids"] = np.where(hidden, self.texts.mask, ids) if self.dropped else ids
         return item
 
 
-def _tags(words: Sequence[int | None], tags: Sequence[int | None]) -> NDArray[np.int64]:
+def _tags(words: Sequence[int | None], tags: Sequence[int | None]) -> Array:
     """The label of each token: that of the word that begins there, or IGNORED."""
     labels = np.full(len(words), IGNORED, np.int64)
     for place, word in enumerate(words):
-        if word is not None and (place == 0 or words[place - 1] != word):
-            tag = tags[word]
-            labels[place] = IGNORED if tag is None else tag
+        tag = None if word is None or word in words[:place] else tags[word]
+        labels[place] = IGNORED if tag is None else tag
     return labels
 
 
 def padded(items: Sequence[Item], padding: int) -> dict[str, torch.Tensor]:
     """A batch; sequences are padded to the longest, with a mask."""
-    batch: dict[str, Any] = {}
+    batch: dict[str, torch.Tensor] = {}
     for name in items[0]:
-        values = [np.asarray(item[name]) for item in items]
-        longest = max(map(np.size, values))
-        if values[0].ndim == 1:
-            fill = padding if name == "input_ids" else IGNORED
-            values = [
-                np.pad(value, (0, longest - len(value)), constant_values=fill) for value in values
-            ]
-        if name == "input_ids":
-            lengths = np.array([[len(item[name])] for item in items])
-            batch["attention_mask"] = (np.arange(longest) < lengths).astype(np.int64)
-        stacked = np.stack(values)
-        batch[name] = stacked.astype(np.int64) if stacked.dtype.kind == "i" else stacked
-    return {name: torch.from_numpy(value) for name, value in batch.items()}
+        rows = [torch.as_tensor(item[name]) for item in items]
+        rows = [row if row.is_floating_point() else row.long() for row in rows]
+        fill = padding if name == "input_ids" else IGNORED
+        batch[name] = pad_sequence(rows, True, fill) if rows[0].ndim else torch.stack(rows)
+    lengths = torch.tensor([[len(item["input_ids"])] for item in items])
+    batch["attention_mask"] = (torch.arange(int(lengths.max())) < lengths).long()
+    return batch
 
 
-def figures(task: str, logits: NDArray[Any], labels: NDArray[Any]) -> dict[str, Any]:
+def figures(task: str, logits: Array, labels: Array) -> dict[str, Any]:
     """What is right in percent: "accuracy", of numbers R^2; of classes with macro F1 and confusion.
 
     "confusion": percent of the examples of each class (row) by the class that is said (column).
@@ -158,6 +143,4 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
         [f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()] for row in rows
     ]
     widths = [max(map(len, column)) for column in zip(*cells)]
-    return "\n".join(
-        "  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in cells
-    )
+    return "\n".join("  ".join(map(str.rjust, line, widths)) for line in cells)

@@ -2,23 +2,14 @@
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from cli.errors import UserError
 
+import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import (
-    AutoConfig,
-    AutoModelForImageClassification,
-    AutoModelForMaskedLM,
-    AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
-    AutoTokenizer,
-    BertTokenizer,
-    RobertaTokenizer,
-)
 
 from quant.model.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
 from train.data import IMAGES
@@ -32,10 +23,10 @@ _PROBLEMS = {
     REGRESSION: "regression",
 }
 _CLASSES = {
-    **dict.fromkeys(_PROBLEMS, AutoModelForSequenceClassification),
-    TOKEN_CLASSIFICATION: AutoModelForTokenClassification,
-    IMAGES: AutoModelForImageClassification,
-    MASKED: AutoModelForMaskedLM,
+    **dict.fromkeys(_PROBLEMS, transformers.AutoModelForSequenceClassification),
+    TOKEN_CLASSIFICATION: transformers.AutoModelForTokenClassification,
+    IMAGES: transformers.AutoModelForImageClassification,
+    MASKED: transformers.AutoModelForMaskedLM,
 }
 _SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 _BYTE_PAIRS = 8192
@@ -46,7 +37,7 @@ def new_model(options: argparse.Namespace, task: str, names: Sequence[str], voca
     family, hidden = options.family, options.hidden
     if hidden % options.heads:
         raise UserError(f"--hidden {hidden} is no multiple of --heads {options.heads}")
-    fields = _answers(task, names) | {
+    fields = _answers(family, task, names) | {
         "hidden_size": hidden,
         "num_hidden_layers": options.layers,
         "num_attention_heads": options.heads,
@@ -65,54 +56,57 @@ def new_model(options: argparse.Namespace, task: str, names: Sequence[str], voca
         fields |= {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "layer_norm_eps": 1e-5}
     if family in ("electra", "albert"):
         fields["embedding_size"] = min(options.embedding_size, hidden)
+    model: Any
     if family == PLAIN:
-        _need_classes(family, task)
-        model: Any = Plain(PlainConfig(**fields, initializer_range=hidden**-0.5))
+        model = Plain(PlainConfig(**fields, initializer_range=hidden**-0.5))
+    elif family == FUSED and task != MASKED:
+        model = Fused(transformers.BertConfig(**fields))
     else:
-        config = AutoConfig.for_model("bert" if family == FUSED else family, **fields)
-        if family == FUSED and task != MASKED:
-            _need_classes(family, task)
-            model = Fused(config)
-        else:
-            model = _CLASSES[task].from_config(config)
+        kind = "bert" if family == FUSED else family
+        model = _CLASSES[task].from_config(transformers.AutoConfig.for_model(kind, **fields))
     by_inputs(model, model.config.initializer_range)
     return model
 
 
 def load_model(folder: Path, task: str, names: Sequence[str]) -> Any:
     """The model of a checkpoint; a head that does not fit the task is drawn anew."""
-    try:
+
+    def load() -> Any:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        family, kind = config["model_type"], _CLASSES[task]
-        if family in (FUSED, PLAIN):
-            _need_classes(family, task)
-            kind = Plain
+        family = config["model_type"]
+        answers = _answers(family, task, names)
         if family == FUSED:
-            return load_fused(folder, config, _answers(task, names))
-        return kind.from_pretrained(
-            folder,
-            **_answers(task, names),
-            ignore_mismatched_sizes=True,
-            use_safetensors=True,
-            local_files_only=True,
-            dtype="float32",
-        )
+            return load_fused(folder, config, answers)
+        told = {"ignore_mismatched_sizes": True, "use_safetensors": True, "local_files_only": True}
+        kind = Plain if family == PLAIN else _CLASSES[task]
+        return kind.from_pretrained(folder, dtype="float32", **answers, **told)
+
+    return _loaded(load, f"{folder} is no checkpoint that is trained here")
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer of a checkpoint."""
+    read = transformers.AutoTokenizer.from_pretrained
+    what = f"{folder} has no tokenizer that transformers reads"
+    return _loaded(lambda: read(folder, local_files_only=True), what)
+
+
+def _loaded(load: Callable[[], Any], wrong: str) -> Any:
+    try:
+        return load()
     except UserError:
         raise
     except Exception as error:  # of transformers and safetensors, for what is in the files
         (reason, *_) = str(error).strip().splitlines() or [type(error).__name__]
-        raise UserError(f"{folder} is no checkpoint that is trained here: {reason}") from None
+        raise UserError(f"{wrong}: {reason}") from None
 
 
-def _need_classes(family: str, task: str) -> None:
-    if task not in _PROBLEMS:
-        raise UserError(f"a {family} is not trained for {task}: take another family")
-
-
-def _answers(task: str, names: Sequence[str]) -> dict[str, Any]:
+def _answers(family: str, task: str, names: Sequence[str]) -> dict[str, Any]:
     """The fields of a config that say what the outputs are."""
     if task == MASKED:
         return {}
+    if family in (FUSED, PLAIN) and task not in _PROBLEMS:
+        raise UserError(f"a {family} is not trained for {task}: take another family")
     labels = dict(enumerate(names))
     problem = {"problem_type": _PROBLEMS[task]} if task in _PROBLEMS else {}
     return {"id2label": labels, "label2id": {name: i for i, name in labels.items()}, **problem}
@@ -127,10 +121,11 @@ def new_tokenizer(options: argparse.Namespace, texts: Sequence[str]) -> Any:
     missing = [w for w in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if w not in words]
     if missing:
         raise UserError(f"{path} is no BERT vocabulary: it lacks {', '.join(missing)}")
-    return BertTokenizer(vocab={word: i for i, word in enumerate(words)}, do_lower_case=True)
+    vocabulary = {word: i for i, word in enumerate(words)}
+    return transformers.BertTokenizer(vocab=vocabulary, do_lower_case=True)
 
 
-def byte_pairs(texts: Sequence[str], size: int | None) -> RobertaTokenizer:
+def byte_pairs(texts: Sequence[str], size: int | None) -> Any:
     """A byte-level BPE of ``size`` tokens: special ones, the 256 bytes, and merged pairs.
 
     None stands for 8,192, or the most that the texts give: a pair has to occur twice.
@@ -147,19 +142,10 @@ def byte_pairs(texts: Sequence[str], size: int | None) -> RobertaTokenizer:
     trained.train_from_iterator(texts, trainer)
     found = trained.get_vocab_size()
     if size is not None and found != size:
-        least = len(_SPECIAL) + 256
-        raise UserError(f"--vocab-size {size}: the training texts give {least} to {found} tokens")
+        raise UserError(f"--vocab-size {size}: the training texts give 261 to {found} tokens")
     model = json.loads(trained.to_str())["model"]
-    return RobertaTokenizer(vocab=model["vocab"], merges=[tuple(pair) for pair in model["merges"]])
-
-
-def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer of a checkpoint."""
-    try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # as above
-        (reason, *_) = str(error).strip().splitlines() or [type(error).__name__]
-        raise UserError(f"{folder} has no tokenizer that transformers reads: {reason}") from None
+    merges = [tuple(pair) for pair in model["merges"]]
+    return transformers.RobertaTokenizer(vocab=model["vocab"], merges=merges)
 
 
 def positions_of(config: Any) -> int:

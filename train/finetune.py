@@ -12,9 +12,10 @@ from typing import Any
 
 from cli.options import Parser, positive, whole
 
+from quant.texts.corpora import CORPORA
 from quant.texts.data_file import add_columns
 from train.command import add_common, add_sizes, run_training, share
-from train.data import BUILT_IN, TASKS
+from train.data import DIGITS, TASKS
 
 EXAMPLES = """\
 examples:
@@ -54,7 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parser() -> Parser:
     result = Parser("train.finetune", __doc__ or "", EXAMPLES)
     data = result.add_argument_group("data")
-    sets = f"{', '.join(BUILT_IN)}, or a .csv, .tsv, .jsonl or .parquet file (%(default)s)"
+    sets = (
+        f"{', '.join((*CORPORA, DIGITS))}, or a .csv, .tsv, .jsonl or .parquet file (%(default)s)"
+    )
     data.add_argument("--data", default="imdb", metavar="NAME|FILE", help=sets)
     for name, what in (
         ("validation", "to select by (a tenth of --data)"),
@@ -63,8 +66,7 @@ def parser() -> Parser:
         data.add_argument(f"--{name}", metavar="FILE", help=what)
     data.add_argument("--task", choices=TASKS, default=TASKS[0], help="of a file (%(default)s)")
     data.add_argument("--names", metavar="A,B,...", help="outputs of a file (its classes, sorted)")
-    data.add_argument("--limit", type=whole(0), default=0, metavar="N", help="train on N of them")
-    data.add_argument("--splits", type=Path, metavar="DIR", help="write them as .jsonl files there")
+    data.add_argument("--limit", type=positive, metavar="N", help="train on N of them alone")
     add_columns(result)
     model = result.add_argument_group("model")
     model.add_argument("--model", type=Path, metavar="DIR", help="start from this checkpoint")

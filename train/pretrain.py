@@ -13,7 +13,6 @@ from cli.options import Parser, positive, whole
 from quant.texts.corpora import CORPORA
 from train.command import add_common, add_sizes, run_training, share
 
-REVIEWS = "reviews"
 EXAMPLES = """\
 examples:
   python -m train.pretrain
@@ -21,6 +20,9 @@ examples:
   python -m train.pretrain --family bert --data text.txt --out build/trained/mine
       a BERT, on a text a line (.txt), or the text column of a .csv, .jsonl or .parquet file
 """
+
+
+FUSED = "bert2rtl-fused"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,28 +37,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parser() -> Parser:
     result = Parser("train.pretrain", __doc__ or "", EXAMPLES)
     data = result.add_argument_group("data")
-    data.add_argument(
-        "--data",
-        nargs="+",
-        default=[REVIEWS],
-        metavar="NAME|FILE",
-        help=f"{REVIEWS} (the training texts of both corpora), one of {', '.join(CORPORA)}, "
-        f"or files ({REVIEWS})",
-    )
-    data.add_argument(
-        "--held-out", type=positive, default=256, metavar="N", help="blocks to measure (256)"
-    )
+    sets = f"{', '.join(CORPORA)} (both), or files of texts"
+    data.add_argument("--data", nargs="+", default=[*CORPORA], metavar="NAME|FILE", help=sets)
+    data.add_argument("--held-out", type=positive, default=256, metavar="N", help="blocks (256)")
     model = result.add_argument_group("model")
-    model.add_argument(
-        "--family", choices=("bert2rtl-fused", "bert"), default="bert2rtl-fused", help="%(default)s"
-    )
+    model.add_argument("--family", choices=(FUSED, "bert"), default=FUSED, help="(%(default)s)")
     add_sizes(model, layers=4, hidden=256, heads=4, ffn=1024, positions=128)
     model.add_argument("--vocab", type=Path, metavar="FILE", help="vocab.txt (that of BERT)")
     recipe = result.add_argument_group("recipe")
     recipe.add_argument("--epochs", type=positive, default=3, metavar="N", help="(%(default)s)")
-    recipe.add_argument(
-        "--length", type=whole(3), default=128, metavar="N", help="tokens of a block (%(default)s)"
-    )
+    recipe.add_argument("--length", type=whole(3), default=128, metavar="N", help="tokens (128)")
     recipe.add_argument("--masked", type=share, default=0.15, help="share of tokens (%(default)s)")
     add_common(result, recipe, "the name of --family")
     result.set_defaults(batch=64, learning_rate=1e-3)

@@ -3,7 +3,6 @@
 import argparse
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from cli import files
@@ -13,14 +12,20 @@ from cli.progress import Bar
 
 import torch
 from torch.nn import functional
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import (
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    default_data_collator,
+)
 from transformers.trainer_pt_utils import LengthGroupedSampler
 from transformers.trainer_utils import get_last_checkpoint
 
 from train.command import OPTIONS
 from train.curves import curves
 from train.encoders import FUSED, Fused, save_fused
-from train.examples import figures, padded, table
+from train.examples import figures, table
 
 _EVALUATIONS = 24  # at most, in a run
 _TEMPERATURE = 2.0  # of the distillation
@@ -54,18 +59,16 @@ class Training(Trainer):
             inputs["pixel_values"] = self.moved(inputs["pixel_values"])
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         if taught is not None:
-            distance = functional.kl_div(
-                functional.log_softmax(outputs["logits"] / _TEMPERATURE, 1),
-                functional.log_softmax(taught / _TEMPERATURE, 1),
-                reduction="batchmean",
-                log_target=True,
+            said, wanted = (
+                functional.log_softmax(logits / _TEMPERATURE, 1)
+                for logits in (outputs["logits"], taught)
             )
-            weight = self.teacher_weight
-            loss = (1 - weight) * loss + weight * _TEMPERATURE**2 * distance
+            distance = functional.kl_div(said, wanted, reduction="batchmean", log_target=True)
+            loss = torch.lerp(loss, _TEMPERATURE**2 * distance, self.teacher_weight)
         return (loss, outputs) if return_outputs else loss
 
 
-class _Progress(TrainerCallback):
+class Progress(TrainerCallback):
     """One bar over all steps, and a line for each evaluation."""
 
     def __init__(self, bar: Bar) -> None:
@@ -76,12 +79,10 @@ class _Progress(TrainerCallback):
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any, **_: Any) -> None:
         loss, accuracy = metrics["eval_loss"], metrics.get("eval_accuracy")
+        at = f"step {state.global_step:,} of {state.max_steps:,}"
         if not math.isfinite(loss):
-            raise UserError(
-                f"the loss is {loss} at step {state.global_step}: lower --learning-rate"
-            )
-        said = "" if accuracy is None else f", accuracy {accuracy:.4g}"
-        self.bar.say(f"step {state.global_step:,} of {state.max_steps:,}: loss {loss:.4g}{said}")
+            raise UserError(f"the loss is {loss} at {at}: lower --learning-rate")
+        self.bar.say(f"{at}: loss {loss:.4g}{f', accuracy {accuracy:.4g}' if accuracy else ''}")
 
 
 def run(
@@ -92,7 +93,7 @@ def run(
     validation: Any,
     *,
     task: str | None = None,
-    padding: int = 0,
+    collate: Callable[..., Any] = default_data_collator,
     **settings: Any,
 ) -> Training:
     """Train ``model``; it ends with the weights of the best evaluation.
@@ -105,78 +106,71 @@ def run(
     every = steps * math.ceil(options.epochs / _EVALUATIONS)
     options.out.mkdir(parents=True, exist_ok=True)
     files.write_json(options.out / OPTIONS, given)
+    arguments = TrainingArguments(
+        output_dir=str(options.out),
+        num_train_epochs=options.epochs,
+        per_device_train_batch_size=options.batch,
+        per_device_eval_batch_size=options.batch,
+        learning_rate=options.learning_rate,
+        warmup_steps=0.1,
+        weight_decay=options.weight_decay,
+        **dict.fromkeys(("eval_strategy", "save_strategy", "logging_strategy"), "steps"),
+        **dict.fromkeys(("eval_steps", "save_steps", "logging_steps"), every),
+        save_total_limit=1,
+        load_best_model_at_end=True,
+        metric_for_best_model="accuracy" if task else "loss",
+        dataloader_pin_memory=torch.cuda.is_available(),
+        remove_unused_columns=False,
+        disable_tqdm=True,
+        report_to="none",
+        seed=options.seed,
+    )
     trainer = Training(
         model=model,
-        args=TrainingArguments(
-            output_dir=str(options.out),
-            num_train_epochs=options.epochs,
-            per_device_train_batch_size=options.batch,
-            per_device_eval_batch_size=options.batch,
-            learning_rate=options.learning_rate,
-            warmup_steps=0.1,
-            weight_decay=options.weight_decay,
-            eval_strategy="steps",
-            eval_steps=every,
-            save_steps=every,
-            logging_steps=every,
-            save_total_limit=1,
-            load_best_model_at_end=True,
-            metric_for_best_model="accuracy" if task else "loss",
-            dataloader_pin_memory=torch.cuda.is_available(),
-            remove_unused_columns=False,
-            disable_tqdm=True,
-            report_to="none",
-            seed=options.seed,
-        ),
+        args=arguments,
         train_dataset=train,
         eval_dataset=validation,
-        data_collator=partial(padded, padding=padding),
+        data_collator=collate,
         compute_metrics=task and (lambda found: figures(task, found.predictions, found.label_ids)),
     )
-    for name, value in settings.items():
+    for name, value in (settings | {"given": given}).items():
         setattr(trainer, name, value)
-    trainer.given = given
     trainer.remove_callback(PrinterCallback)
     last = get_last_checkpoint(options.out) if options.resume else None
     try:
         with Bar(f"training, {steps * options.epochs:,} steps", steps * options.epochs) as bar:
-            trainer.add_callback(_Progress(bar))
+            trainer.add_callback(Progress(bar))
             trainer.train(resume_from_checkpoint=last)
     except KeyboardInterrupt:
-        again = "the same command with --resume goes on from the last evaluation"
-        raise Interrupted(
-            f"interrupted: {again if get_last_checkpoint(options.out) else 'nothing is kept'}"
-        ) from None
+        kept = get_last_checkpoint(options.out) is not None
+        way = "the same command with --resume goes on from the last evaluation"
+        raise Interrupted(f"interrupted: {way if kept else 'nothing is kept'}") from None
+    trainer.remove_callback(Progress)
     return trainer
 
 
-def measured(trainer: Training, splits: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The loss and the figures of these splits, printed too."""
-    found: dict[str, dict[str, Any]] = {}
-    for split, examples in splits.items():
-        said = trainer.evaluate(examples)
-        found[split] = {"examples": len(examples)} | {
-            name: said[f"eval_{name}"]
-            for name in ("loss", "accuracy", "f1", "confusion")
-            if f"eval_{name}" in said
-        }
-    return found
-
-
 def write(
-    options: argparse.Namespace, trainer: Training, metrics: Mapping[str, Any], processor: Any
+    options: argparse.Namespace, trainer: Training, splits: Mapping[str, Any], processor: Any
 ) -> None:
-    """Write the checkpoint in place of the run's folder, and print the figures."""
+    """Measure the splits, write the checkpoint in place of the run's folder, print the figures."""
     model, log, best = trainer.model, trainer.state.log_history, trainer.state.best_global_step
     losses = {row["step"]: row["loss"] for row in log if "loss" in row}
     history = [
         {"step": row["step"], "train_loss": losses[row["step"]], "loss": row["eval_loss"]}
         | ({"accuracy": row["eval_accuracy"]} if "eval_accuracy" in row else {})
-        for row in log[: 2 * len(losses)]
+        for row in log
         if "eval_loss" in row
     ]
-    report = {"options": trainer.given, "metrics": metrics, "best_step": best}
-    report["history"] = history
+    metrics = {
+        split: {"examples": len(found)}
+        | {
+            name.removeprefix("eval_"): value
+            for name, value in trainer.evaluate(found).items()
+            if name in ("eval_loss", "eval_accuracy", "eval_f1", "eval_confusion")
+        }
+        for split, found in splits.items()
+    }
+    report = {"options": trainer.given, "best_step": best, "history": history, "metrics": metrics}
     with files.replacing(options.out) as temporary:
         temporary.mkdir()
         if isinstance(model, Fused) or options.family == FUSED:
@@ -187,15 +181,14 @@ def write(
         files.write_json(temporary / "training.json", report)
         files.write(temporary / "curves.svg", curves(history))
     print(table(history))
-    for split, found in metrics.items():
-        names = [name for name in ("accuracy", "f1", "loss") if name in found]
-        said = ", ".join(f"{name} {found[name]:.4g}" for name in names)
-        print(f"{split}, {found['examples']:,} examples: {said}")
-        if "confusion" in found:
+    for split, measured in metrics.items():
+        shares = measured.get("confusion", [])
+        said = [f"{x} {measured[x]:.4g}" for x in ("accuracy", "f1", "loss") if x in measured]
+        print(f"{split}, {measured['examples']:,} examples: {', '.join(said)}")
+        if shares:
+            names = model.config.id2label.values()
             print("percent of each class (row) by the class that is said (column):")
-            labels = model.config.id2label.values()
-            rows = zip(labels, found["confusion"])
-            print(table([{"": name, **dict(zip(labels, row))} for name, row in rows]))
+            print(table([{"": x, **dict(zip(names, row))} for x, row in zip(names, shares)]))
     if options.json is not None:
         files.write_json(options.json, report)
     print(f"{options.out}: the weights of step {best:,}")

@@ -14,6 +14,7 @@ from transformers import AutoModel, BertConfig
 from golden import fast, store
 from quant.foreign.checkpoint import load
 from quant.model import float_model
+from quant.texts.data_file import Review
 from tests import zoo
 from train import bench, comparison
 from train.families import load_model
@@ -74,6 +75,8 @@ def test_the_figures_of_accuracy():
 
 
 def test_the_command(quantized, tmp_path, capsys, monkeypatch):
+    reviews = [Review("a good film " * 20, 1), Review("a bad film " * 30, 0), Review("good", 1)] * 4
+    monkeypatch.setattr(comparison, "imdb", lambda split: reviews)
     file = tmp_path / "figures" / "bench.json"
     assert bench.main(["--model", str(MODEL), *FEW, "--json", str(file)]) == 0
     found = json.loads(file.read_text())
@@ -85,7 +88,7 @@ def test_the_command(quantized, tmp_path, capsys, monkeypatch):
         assert row["speed_of_int8"] == row["int8_ms"] / row["golden_ms"]
     capsys.readouterr()
     assert bench.main(["--model", str(MODEL), *FEW, "--batch", "9999"]) == 2
-    assert "--batch 9999 with --tokens 16: " in capsys.readouterr().err
+    assert "--batch 9999 with --tokens 16: 8 of 12 test reviews" in capsys.readouterr().err
     real = fast.run_batch
     monkeypatch.setattr(fast, "run_batch", lambda model, ids: real(model, ids) + 1)
     assert bench.main(["--model", str(MODEL), *FEW]) == 1

@@ -16,7 +16,9 @@ from docs.figures import load as measurements
 from quant.foreign import checkpoint
 from quant.images import corpora
 from quant.model import float_model
+from quant.texts.corpora import CORPORA
 from tests.ending import exit_code
+from tests.tiers import quick
 from train import data, encoders, finetune, finetuning, pretrain, running
 from train.families import load_model, load_tokenizer
 
@@ -50,16 +52,16 @@ def reviews(folder):
 
 FAMILIES = {
     "bert": "BertForSequenceClassification",
+    "bert2rtl-transformer": "Plain",
+    "bert2rtl-fused": "Fused",
     "roberta": "RobertaForSequenceClassification",
     "electra": "ElectraForSequenceClassification",
     "albert": "AlbertForSequenceClassification",
     "distilbert": "DistilBertForSequenceClassification",
-    "bert2rtl-transformer": "Plain",
-    "bert2rtl-fused": "Fused",
 }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", quick(FAMILIES, 4))
 def test_a_new_model_learns_and_is_the_encoder_that_is_loaded(family, trained, reviews):
     """The folder means the same to this project's float model as to the class that was trained."""
     report, out = trained(family, *reviews, *NEW, "--family", family)
@@ -104,13 +106,16 @@ def test_other_outputs_of_a_checkpoint(task, names, least, trained, reviews, fol
 
 @pytest.mark.parametrize(
     ("family", "trainable"),
-    [
-        ("bert", ("classifier.", "bert.pooler.")),
-        ("albert", ("classifier.", "albert.pooler.")),
-        ("distilbert", ("classifier.", "pre_classifier.")),
-        ("bert2rtl-transformer", ("classifier.",)),
-        ("bert2rtl-fused", ("classifier.",)),
-    ],
+    quick(
+        [
+            ("bert", ("classifier.", "bert.pooler.")),
+            ("bert2rtl-fused", ("classifier.",)),
+            ("bert2rtl-transformer", ("classifier.",)),
+            ("albert", ("classifier.", "albert.pooler.")),
+            ("distilbert", ("classifier.", "pre_classifier.")),
+        ],
+        2,
+    ),
 )
 def test_a_frozen_encoder_stays(family, trainable, trained, reviews):
     _, base = trained(family, *reviews, *NEW, "--family", family)
@@ -120,12 +125,12 @@ def test_a_frozen_encoder_stays(family, trainable, trained, reviews):
     assert changed == {name for name in first if name.startswith(trainable)}
 
 
-@pytest.mark.parametrize("family", ["bert", "bert2rtl-fused"])
+@pytest.mark.parametrize("family", quick(["bert2rtl-fused", "bert"]))
 def test_pre_training_is_where_fine_tuning_begins(family, trained, reviews):
     held_out = ["--held-out", "8", "--length", "16", "--epochs", "3"]
     told = [*reviews, *SIZES, *held_out, "--family", family]
     report, base = trained(f"{family} words", *told, main=pretrain.main)
-    losses = [row["loss"] for row in report["history"]]
+    losses = [row["train_loss"] for row in report["history"]]
     assert len(losses) == 3
     assert losses[-1] < losses[0]
     _, out = trained(f"{family} further", "--model", str(base), "--freeze", *reviews, *FURTHER)
@@ -145,7 +150,7 @@ def test_images(trained, monkeypatch):
     report, out = trained("digits", *told, "--batch", "24")
     loaded = checkpoint.load(out)
     right = 0
-    for image, label in data.BUILT_IN["digits"][2]("test"):
+    for image, label in zip(*corpora.digits("test")):
         rows = loaded.front.rows(image)
         arrays = loaded.arrays | {"embedding.token": rows}
         logits = float_model.run(loaded.spec, arrays, np.arange(len(rows), dtype=np.int32))
@@ -155,7 +160,7 @@ def test_images(trained, monkeypatch):
     np.testing.assert_allclose(shares.sum(1), 100, atol=0.1)
 
 
-def test_what_a_run_leaves(trained, reviews, folder, capsys):
+def test_what_a_run_leaves(trained, reviews):
     report, out = trained("bert", *reviews, *NEW, "--family", "bert")
     assert {path.name for path in out.iterdir()} == {
         *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"),
@@ -168,36 +173,28 @@ def test_what_a_run_leaves(trained, reviews, folder, capsys):
     scores = [row["accuracy"] for row in report["history"]]
     assert scores[steps.index(report["best_step"])] == max(scores)
     assert "<polyline" in (out / "curves.svg").read_text()
-    splits = ["--splits", str(folder / "splits")]
-    trained("split", *reviews, *NEW, "--epochs", "1", *splits, "--limit", "100")
-    counts = {
-        path.stem: len(path.read_text().splitlines()) for path in (folder / "splits").iterdir()
-    }
-    assert counts == {"train": 100, "validation": 16}
-    assert 'label": "good"' in (folder / "splits" / "train.jsonl").read_text()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT])
 def test_an_interrupted_run_ends_with_the_bytes_of_a_whole_one(
-    number, folder, reviews, tmp_path, monkeypatch, capsys
+    folder, reviews, tmp_path, monkeypatch, capsys
 ):
     told = [*reviews, *NEW, "--length", "8", "16", "--vocab", str(folder / "words.txt")]
     assert finetune.main([*told, "--out", str(tmp_path / "whole")]) == 0
     parts = [*told, "--out", str(tmp_path / "parts")]
     assert finetune.main([*parts, "--resume"]) == 2
     assert "parts holds no interrupted run: start it without" in capsys.readouterr().err
-    step = running._Progress.on_step_end
+    step = running.Progress.on_step_end
 
     def interrupted(self, args, state, control, **rest):
         step(self, args, state, control, **rest)
         if state.global_step == 21:
-            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(running._Progress, "on_step_end", interrupted)
+    monkeypatch.setattr(running.Progress, "on_step_end", interrupted)
     assert finetune.main(parts) == 130
     assert "the same command with --resume goes on" in capsys.readouterr().err
     assert not (tmp_path / "parts" / "config.json").exists()
-    monkeypatch.setattr(running._Progress, "on_step_end", step)
+    monkeypatch.setattr(running.Progress, "on_step_end", step)
     for extra, message in {
         (): "holds an interrupted run: --resume goes on, or name another --out",
         ("--resume", "--weight-decay", "0.1"): "was started with weight_decay 0.01 instead of 0.1",
@@ -212,14 +209,14 @@ def test_an_interrupted_run_ends_with_the_bytes_of_a_whole_one(
 
 
 REFUSALS = [
-    (["--data", "absent"], "no data set or file named 'absent': give imdb, rotten-tomatoes"),
+    (["--data", "absent"], "no data set or file named 'absent': give one of imdb, rotten"),
     (["--vocab", "absent.txt"], "argument --vocab: absent.txt does not exist"),
     (["--vocab", "README.md"], "README.md is no BERT vocabulary: it lacks"),
     (["--model", "absent"], "--model absent is no folder: give one that holds a checkpoint"),
     (["--model", "docs"], "docs"),
     (["--freeze"], "--freeze without --model would train a classifier on random features"),
     (["--heads", "3"], "--hidden 16 is no multiple of --heads 3"),
-    (["--learning-rate", "1e30"], "the loss is nan at step 9: lower --learning-rate"),
+    (["--learning-rate", "1e30"], "the loss is nan at step 9 of 45: lower --learning-rate"),
     (["--length", "2"], "2 is out of range: it must be 3 or more"),
     (["--teacher-weight", "1"], "1.0 is not from 0 to below 1"),
     (["--family", "roberta", "--vocab-size", "9999"], "--vocab-size 9999: the training texts give"),
@@ -296,12 +293,12 @@ def test_a_documented_recipe_is_one_command(command):
     parser = {"train.finetune": finetune, "train.pretrain": pretrain}[module].parser()
     options = parser.parse_args(arguments)
     sources = options.data if isinstance(options.data, list) else [options.data]
-    assert set(sources) <= {*data.BUILT_IN, pretrain.REVIEWS}
+    assert set(sources) <= {*CORPORA, data.DIGITS}
 
 
 def test_moved_images_stay_digits():
     torch.manual_seed(0)
-    images = np.stack([x for x, _ in data.BUILT_IN["digits"][2]("test")])[:, None]
+    images = corpora.digits("test")[0][:, None]
     every = torch.from_numpy(images.astype(np.float32) / 255 * 2 - 1)
     moved = finetuning.moved(every)
     assert -1.001 <= float(moved.min()) <= float(moved.max()) <= 1.001
