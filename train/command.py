@@ -16,7 +16,7 @@ from cli.paths import check_written
 OPTIONS = "options.json"
 """The options of a run, in its folder until it ends."""
 
-_NOT_COMPARED = ("out", "force", "resume", "json")  # they say where, not what
+_PLACES = ("out", "force", "resume", "json")
 
 
 def add_sizes(group: argparse._ActionsContainer, **sizes: int) -> None:
@@ -50,21 +50,23 @@ def share(text: str) -> float:
     return value
 
 
-def check_place(options: argparse.Namespace, name: str) -> dict[str, Any]:
-    """Settle --out, by default called ``name``; the options that --resume has to repeat.
+def decisive(options: argparse.Namespace) -> dict[str, Any]:
+    """The options that decide the result, which --resume has to repeat, as JSON has them."""
+    given = {name: value for name, value in vars(options).items() if name not in _PLACES}
+    found: dict[str, Any] = json.loads(json.dumps(given, default=str))
+    return found
 
-    Raises UserError where writing would lose or mix something.
-    """
+
+def check_place(options: argparse.Namespace, name: str) -> None:
+    """Settle --out, by default called ``name``, and refuse what would lose or mix something."""
     out = options.out = options.out or BUILD / "trained" / name
     check_written(out, "DIR")
-    given = {name: value for name, value in vars(options).items() if name not in _NOT_COMPARED}
-    given = json.loads(json.dumps(given, default=str))
     started, held = out / OPTIONS, out.is_dir() and any(out.iterdir())
     if options.resume:
         if not started.is_file():
             raise UserError(f"--resume: {out} holds no interrupted run: start it without --resume")
         before = json.loads(started.read_text(encoding="utf-8"))
-        for key, value in given.items():
+        for key, value in decisive(options).items():
             if before.get(key) != value:
                 raise UserError(
                     f"--resume: {out} was started with {key} {before.get(key)} instead of "
@@ -78,7 +80,6 @@ def check_place(options: argparse.Namespace, name: str) -> dict[str, Any]:
     else:
         for old in out.glob("checkpoint-*"):
             shutil.rmtree(old)
-    return given
 
 
 def run_training(

@@ -2,7 +2,6 @@
 
 import argparse
 import math
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,15 +36,16 @@ def finetune(options: argparse.Namespace) -> None:
         raise UserError(f"--model {options.model} is no folder: give one that holds a checkpoint")
     data = read(options)
     _settle(options, data)
-    given = check_place(options, Path(options.data).stem)
+    check_place(options, Path(options.data).stem)
     set_seed(options.seed)
-    (_images if data.task == IMAGES else _texts)(options, data, given)
+    (_images if data.task == IMAGES else _texts)(options, data)
 
 
 def _settle(options: argparse.Namespace, data: Data) -> None:
     """Give the options without a value their defaults, which depend on data and model."""
     kind = "digits" if data.task == IMAGES else "new" if options.model is None else "model"
     defaults = dict(DEFAULTS[kind])
+    options.family = "vit" if kind == "digits" else options.family
     if kind == "new":
         steps = math.ceil(len(data.splits["train"]) / (options.batch or defaults["batch"]))
         defaults["epochs"] = max(defaults["epochs"], math.ceil(_STEPS / steps))
@@ -54,7 +54,7 @@ def _settle(options: argparse.Namespace, data: Data) -> None:
             setattr(options, name, value)
 
 
-def _texts(options: argparse.Namespace, data: Data, given: Mapping[str, Any]) -> None:
+def _texts(options: argparse.Namespace, data: Data) -> None:
     if options.model is None:
         tokenizer = new_tokenizer(options, [x.content for x in data.splits["train"]])
         model = new_model(options, data.task, data.names, len(tokenizer))
@@ -82,12 +82,11 @@ def _texts(options: argparse.Namespace, data: Data, given: Mapping[str, Any]) ->
     windows = Windows(train, lengths, options.epochs, options.seed, options.word_dropout, teacher)
     trainer = run(
         options,
-        given,
         model,
         windows,
         splits["validation"],
-        task=data.task,
-        collate=partial(padded, padding=tokenizer.pad_token_id or 0),
+        data.task,
+        partial(padded, padding=tokenizer.pad_token_id or 0),
         lengths=[min(len(ids), max(lengths)) for ids in train.ids],
         teacher_weight=options.teacher_weight,
     )
@@ -116,10 +115,9 @@ def _unscale(model: Any, mean: Any, deviation: Any) -> None:
     last.bias.copy_(last.bias * scale + shift)
 
 
-def _images(options: argparse.Namespace, data: Data, given: Mapping[str, Any]) -> None:
+def _images(options: argparse.Namespace, data: Data) -> None:
     if options.model is not None:
         raise UserError(f"--data {options.data} trains a new model: leave out --model")
-    options.family = "vit"
     model = new_model(options, data.task, data.names, 0)
     splits = {
         split: [
@@ -129,8 +127,7 @@ def _images(options: argparse.Namespace, data: Data, given: Mapping[str, Any]) -
         for split, found in data.splits.items()
     }
     train = splits.pop("train")
-    validation = splits["validation"]
-    trainer = run(options, given, model, train, validation, task=data.task, moved=moved)
+    trainer = run(options, model, train, splits["validation"], data.task, moved=moved)
     size = {"height": 8, "width": 8}
     processor = ViTImageProcessorPil(size=size, image_mean=[0.5], image_std=[0.5], resample=2)
     write(options, trainer, splits, processor)

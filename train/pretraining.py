@@ -22,7 +22,7 @@ def pretrain(options: argparse.Namespace) -> None:
         raise UserError(
             f"--length {options.length}: the model has {options.positions} positions at most"
         )
-    given = check_place(options, options.family)
+    check_place(options, options.family)
     texts = [x.text for source in options.data for x in load_texts(source, "train", names=())]
     tokenizer = new_tokenizer(options, texts)
     tokenizer.model_max_length = options.positions
@@ -41,7 +41,7 @@ def pretrain(options: argparse.Namespace) -> None:
     attend_to_neighbours(model)
     only_masked(model)
     collate = DataCollatorForLanguageModeling(tokenizer, mlm_probability=options.masked)
-    trainer = run(options, given, model, train, held_out, collate=collate)
+    trainer = run(options, model, train, held_out, collate=collate)
     write(options, trainer, {}, tokenizer)
 
 

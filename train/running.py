@@ -22,7 +22,7 @@ from transformers import (
 from transformers.trainer_pt_utils import LengthGroupedSampler
 from transformers.trainer_utils import get_last_checkpoint
 
-from train.command import OPTIONS
+from train.command import OPTIONS, decisive
 from train.curves import curves
 from train.encoders import FUSED, Fused, save_fused
 from train.examples import figures, table
@@ -41,7 +41,6 @@ class Training(Trainer):
     (Hinton et al., 2015).
     """
 
-    given: Mapping[str, Any]
     lengths: list[int] | None = None
     teacher_weight = 0.0
     moved: Callable[[torch.Tensor], torch.Tensor] | None = None
@@ -87,11 +86,9 @@ class Progress(TrainerCallback):
 
 def run(
     options: argparse.Namespace,
-    given: Mapping[str, Any],
     model: Any,
     train: Any,
     validation: Any,
-    *,
     task: str | None = None,
     collate: Callable[..., Any] = default_data_collator,
     **settings: Any,
@@ -99,13 +96,12 @@ def run(
     """Train ``model``; it ends with the weights of the best evaluation.
 
     The best on ``validation`` has the highest accuracy of its ``task``, or without one the least
-    loss. Checkpoints go to --out, where --resume finds them, beside the ``given`` options.
-    ``settings``: attributes of Training.
+    loss. Checkpoints go to --out, where --resume finds them. ``settings``: attributes of Training.
     """
     steps = math.ceil(len(train) / options.batch)
     every = steps * math.ceil(options.epochs / _EVALUATIONS)
     options.out.mkdir(parents=True, exist_ok=True)
-    files.write_json(options.out / OPTIONS, given)
+    files.write_json(options.out / OPTIONS, decisive(options))
     arguments = TrainingArguments(
         output_dir=str(options.out),
         num_train_epochs=options.epochs,
@@ -133,7 +129,7 @@ def run(
         data_collator=collate,
         compute_metrics=task and (lambda found: figures(task, found.predictions, found.label_ids)),
     )
-    for name, value in (settings | {"given": given}).items():
+    for name, value in settings.items():
         setattr(trainer, name, value)
     trainer.remove_callback(PrinterCallback)
     last = get_last_checkpoint(options.out) if options.resume else None
@@ -156,21 +152,22 @@ def write(
     model, log, best = trainer.model, trainer.state.log_history, trainer.state.best_global_step
     losses = {row["step"]: row["loss"] for row in log if "loss" in row}
     history = [
-        {"step": row["step"], "train_loss": losses[row["step"]], "loss": row["eval_loss"]}
-        | ({"accuracy": row["eval_accuracy"]} if "eval_accuracy" in row else {})
+        {"step": row["step"], "train_loss": losses[row["step"]]}
+        | {name: row[f"eval_{name}"] for name in ("loss", "accuracy") if f"eval_{name}" in row}
         for row in log
         if "eval_loss" in row
     ]
-    metrics = {
-        split: {"examples": len(found)}
-        | {
-            name.removeprefix("eval_"): value
-            for name, value in trainer.evaluate(found).items()
-            if name in ("eval_loss", "eval_accuracy", "eval_f1", "eval_confusion")
-        }
-        for split, found in splits.items()
+    metrics = {}
+    for split, found in splits.items():
+        told = trainer.evaluate(found)
+        kept = [x for x in ("loss", "accuracy", "f1", "confusion") if f"eval_{x}" in told]
+        metrics[split] = {"examples": len(found)} | {x: told[f"eval_{x}"] for x in kept}
+    report = {
+        "options": decisive(options),
+        "best_step": best,
+        "history": history,
+        "metrics": metrics,
     }
-    report = {"options": trainer.given, "best_step": best, "history": history, "metrics": metrics}
     with files.replacing(options.out) as temporary:
         temporary.mkdir()
         if isinstance(model, Fused) or options.family == FUSED:

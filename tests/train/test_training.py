@@ -23,9 +23,9 @@ from train import data, encoders, finetune, finetuning, pretrain, running
 from train.families import load_model, load_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
-SIZES = shlex.split("--hidden 16 --layers 2 --heads 2 --ffn 32 --positions 24 --batch 16")
-NEW = [*SIZES, "--embeddings", "none", *shlex.split("--length 16 --learning-rate 0.01 --epochs 5")]
-FURTHER = shlex.split("--length 16 --batch 16 --learning-rate 0.01 --epochs 2")
+SIZES = shlex.split("--hidden 16 --layers 2 --heads 2 --ffn 32 --positions 24 --batch 32")
+NEW = [*SIZES, "--embeddings", "none", *shlex.split("--length 16 --learning-rate 0.02 --epochs 4")]
+FURTHER = shlex.split("--length 16 --batch 32 --learning-rate 0.02 --epochs 2")
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_other_outputs_of_a_checkpoint(task, names, least, trained, reviews, fol
     _, base = trained("bert", *reviews, *NEW, "--family", "bert")
     file = str(folder / f"{task}.jsonl")
     told = ["--data", file, "--validation", file, "--task", task, "--names", names]
-    report, out = trained(task, "--model", str(base), *told, *FURTHER)
+    report, out = trained(task, "--model", str(base), *told, *FURTHER, "--epochs", "6")
     assert report["metrics"]["validation"]["accuracy"] > least
     ids = np.array(load_tokenizer(out)("a wonderful film")["input_ids"], np.int32)
     spec, outputs = compare(out, task, ids)
@@ -169,7 +169,7 @@ def test_what_a_run_leaves(trained, reviews):
     assert json.loads((out / "training.json").read_text()) == report
     assert report["options"]["family"] == "bert"
     steps = [row["step"] for row in report["history"]]
-    assert steps == [9, 18, 27, 36, 45]
+    assert steps == [5, 10, 15, 20]
     scores = [row["accuracy"] for row in report["history"]]
     assert scores[steps.index(report["best_step"])] == max(scores)
     assert "<polyline" in (out / "curves.svg").read_text()
@@ -178,7 +178,7 @@ def test_what_a_run_leaves(trained, reviews):
 def test_an_interrupted_run_ends_with_the_bytes_of_a_whole_one(
     folder, reviews, tmp_path, monkeypatch, capsys
 ):
-    told = [*reviews, *NEW, "--length", "8", "16", "--vocab", str(folder / "words.txt")]
+    told = [*reviews, *NEW, "--length", "8", "8", "16", "16", "--vocab", str(folder / "words.txt")]
     assert finetune.main([*told, "--out", str(tmp_path / "whole")]) == 0
     parts = [*told, "--out", str(tmp_path / "parts")]
     assert finetune.main([*parts, "--resume"]) == 2
@@ -187,7 +187,7 @@ def test_an_interrupted_run_ends_with_the_bytes_of_a_whole_one(
 
     def interrupted(self, args, state, control, **rest):
         step(self, args, state, control, **rest)
-        if state.global_step == 21:
+        if state.global_step == 12:
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(running.Progress, "on_step_end", interrupted)
@@ -202,7 +202,7 @@ def test_an_interrupted_run_ends_with_the_bytes_of_a_whole_one(
         assert finetune.main([*parts, *extra]) == 2
         assert message in capsys.readouterr().err
     assert finetune.main([*parts, "--resume"]) == 0
-    assert "step 9 of 45" not in capsys.readouterr().err
+    assert "step 5 of 20" not in capsys.readouterr().err
     for name in ("model.safetensors", "curves.svg"):
         whole, again = ((tmp_path / run / name).read_bytes() for run in ("whole", "parts"))
         assert whole == again
@@ -216,7 +216,7 @@ REFUSALS = [
     (["--model", "docs"], "docs"),
     (["--freeze"], "--freeze without --model would train a classifier on random features"),
     (["--heads", "3"], "--hidden 16 is no multiple of --heads 3"),
-    (["--learning-rate", "1e30"], "the loss is nan at step 9 of 45: lower --learning-rate"),
+    (["--learning-rate", "1e30"], "the loss is nan at step 5 of 20: lower --learning-rate"),
     (["--length", "2"], "2 is out of range: it must be 3 or more"),
     (["--teacher-weight", "1"], "1.0 is not from 0 to below 1"),
     (["--family", "roberta", "--vocab-size", "9999"], "--vocab-size 9999: the training texts give"),
