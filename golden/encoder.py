@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from cli.errors import UserError
-
 import numpy as np
 
 from golden.attention import attention
 from golden.embedding import embed
+from golden.errors import UserError
 from golden.layernorm import layernorm
 from golden.linear import (
     accumulate,

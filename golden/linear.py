@@ -1,10 +1,9 @@
 """Linear layers: a matrix product, a bias, and one of three endings."""
 
-from cli.errors import UserError
-
 import numpy as np
 
 from golden.activation import lookup
+from golden.errors import UserError
 from golden.matmul import matmul
 from golden.model import Linear
 from golden.requantize import requantize, round_shift, saturate

@@ -1,8 +1,8 @@
 """The exact matrix product of the MAC array."""
 
-from cli.errors import UserError
-
 import numpy as np
+
+from golden.errors import UserError
 
 
 def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:

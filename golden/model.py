@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from operator import index
 from typing import Literal, get_args
 
-from cli.errors import UserError
-
 import numpy as np
 
+from golden.errors import UserError
 from golden.requantize import MULTIPLIER_MAX, MULTIPLIER_MIN, SHIFT_MAX, SHIFT_MIN
 
 HIDDEN_MAX = 1024  # LayerNorm's sums: V = H*S2 - S1^2 + E < 2^52

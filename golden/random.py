@@ -7,10 +7,9 @@ layer: int8 tensors use most of their codes and few values saturate.
 from dataclasses import replace
 from math import isqrt
 
-from cli.errors import UserError
-
 import numpy as np
 
+from golden.errors import UserError
 from golden.model import (
     OPERAND_SHIFTS,
     RMS_HIDDEN_MAX,

@@ -16,10 +16,9 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from cli.errors import UserError
-
 import numpy as np
 
+from golden.errors import UserError
 from golden.model import Model
 
 ARRAYS = "quantized.npz"

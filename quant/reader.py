@@ -1,22 +1,27 @@
 """What makes tokens of an input: a tokenizer of texts, a front end of images, or files of rows."""
 
-from collections.abc import Sequence
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from cli import files
+from cli.errors import UserError
 
 import numpy as np
-from numpy.typing import NDArray
 
+from golden import store
+from quant import which
 from quant.foreign import tokenizer
-from quant.foreign.checkpoint import Checkpoint
+from quant.foreign.checkpoint import Checkpoint, load
 from quant.foreign.tokenizer import PIPELINE, InputError, Picture, TextTokenizer, Tokens
 from quant.images import front
 from quant.images.files import read, read_rows
 from quant.images.front import Front
-from quant.model.spec import EncoderSpec
+from quant.model.spec import TASKS, EncoderSpec
+from quant.texts.data_file import Content
 
 
 class ImageReader:
@@ -26,19 +31,10 @@ class ImageReader:
         self.front = front
         self.resolved = None
 
-    def encode(
-        self,
-        text: str | Sequence[str] | NDArray[np.uint8],
-        pair: str | None = None,
-        *,
-        limit: int,
-        words: bool = False,
-        answer: bool = False,
-    ) -> Tokens:
+    def encode(self, text: Content, pair: str | None = None, *, limit: int, **_: bool) -> Tokens:
         """The tokens of an image, which is a file's path or the pixels themselves.
 
-        Every image has as many, so InputError is also raised for a limit below them, besides a
-        pair, and whatever `quant.images.files.read` and the front end refuse.
+        Every image has as many. InputError for a pair and for a limit below them.
         """
         if pair is not None:
             raise InputError("a model of images reads one image: give no pair")
@@ -51,13 +47,13 @@ class ImageReader:
         if isinstance(text, str) and not text.strip():
             raise InputError("the path of the image is empty: give a file")
         image = text if isinstance(text, np.ndarray) else read(Path(str(text).strip()))
-        ids, pixels = np.arange(count, dtype=np.int32), front.image(image)
+        ids = np.arange(count, dtype=np.int32)
         return Tokens(
             ids=ids,
             types=np.zeros_like(ids),
             words=front.tokens,
-            picture=Picture(pixels, len(front.names), front.grid),
-            made=partial(front.rows_of, pixels),
+            picture=Picture(front.seen(image), len(front.names), front.grid),
+            made=partial(front.rows, front.pixels(image)),
         )
 
 
@@ -73,19 +69,9 @@ class RowReader:
         self.hidden, self.most = hidden, most
 
     def encode(
-        self,
-        text: str | Sequence[str] | NDArray[np.uint8],
-        pair: str | None = None,
-        *,
-        limit: int,
-        words: bool = False,
-        answer: bool = False,
+        self, text: Content, pair: str | None = None, *, limit: int, words: bool = False, **_: bool
     ) -> Tokens:
-        """The tokens of a file, a row each, called by their numbers; each is a word by itself.
-
-        InputError for a pair, for what `quant.images.files.read_rows` refuses, and for more rows
-        than the limit.
-        """
+        """The tokens of a file, a row each, called by their numbers; each is a word by itself."""
         if pair is not None:
             raise InputError("a model of rows reads one file: give no pair")
         if not isinstance(text, str) or not text.strip():
@@ -113,12 +99,9 @@ Reader: TypeAlias = TextTokenizer | ImageReader | RowReader
 
 def of_checkpoint(checkpoint: Checkpoint) -> Reader:
     """That of a checkpoint as loaded."""
-    if checkpoint.spec.rows:
-        return _of_rows(checkpoint.spec)
-    if checkpoint.front is not None:
-        return ImageReader(checkpoint.front)
-    assert checkpoint.resolved is not None
-    return TextTokenizer(checkpoint.resolved)
+    if checkpoint.resolved is not None and not checkpoint.spec.given:
+        return TextTokenizer(checkpoint.resolved)
+    return ImageReader(checkpoint.front) if checkpoint.front else _of_rows(checkpoint.spec)
 
 
 def of_quantized(directory: Path, info: dict[str, Any], spec: EncoderSpec) -> Reader:
@@ -131,6 +114,39 @@ def of_quantized(directory: Path, info: dict[str, Any], spec: EncoderSpec) -> Re
     if "front" in info:
         return ImageReader(front.stored(directory, info["front"]))
     return TextTokenizer(tokenizer.stored(directory, info))
+
+
+def of_options(
+    options: argparse.Namespace, tasks: Sequence[str] = TASKS
+) -> tuple[EncoderSpec, Reader]:
+    """The spec and the reader of the model that --model and --quantized name.
+
+    Nothing is calibrated, so that texts that cannot be read are refused first. Raises UserError for
+    another task than these.
+    """
+    choice = which.model_of(options)
+    if not choice.there and choice.checkpoint:
+        checkpoint = load(choice.checkpoint)
+        checkpoint.spec.require(tasks, options.model)
+        return checkpoint.spec, of_checkpoint(checkpoint)
+    info = store.info_of(choice.folder)
+    with reading(choice.folder):
+        spec = EncoderSpec.from_json(info["spec"])
+    spec.require(tasks, options.model or choice.folder)
+    return spec, of_quantized(choice.folder, info, spec)
+
+
+@contextmanager
+def reading(quantized: Path) -> Iterator[None]:
+    """UserError where the description of a quantized model lacks what is read of it."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{quantized / store.DESCRIPTION}: {error}") from None
+    except (KeyError, TypeError) as error:
+        raise UserError(
+            f"{quantized / store.DESCRIPTION}: its info has no usable {error}; calibrate again"
+        ) from None
 
 
 def _of_rows(spec: EncoderSpec) -> RowReader:
@@ -149,10 +165,7 @@ def facts(checkpoint: Checkpoint) -> dict[str, Any]:
 
 def save(checkpoint: Checkpoint, out: Path) -> None:
     """Beside a quantized model, which can then be used alone."""
-    if checkpoint.spec.rows:
-        return
     if checkpoint.front is not None:
         checkpoint.front.save(out)
-        return
-    assert checkpoint.resolved is not None
-    files.write(out / PIPELINE, checkpoint.resolved.pipeline.encode())
+    elif checkpoint.resolved is not None and not checkpoint.spec.rows:
+        files.write(out / PIPELINE, checkpoint.resolved.pipeline.encode())

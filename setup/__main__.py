@@ -33,7 +33,7 @@ PROFILES = {
     "sim": HARDWARE,
     "train": TRAINING,
     "synth": (*SYNTHESIS, "firmware"),
-    "test": (*SYNTHESIS, *TRAINING, "parquet", "docs", "cluster", "dev"),
+    "test": (*SYNTHESIS, "fast", "train", "parquet", "docs", "cluster", "dev"),
 }
 
 

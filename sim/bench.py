@@ -104,8 +104,7 @@ def run_bench(
     probes, variant
         As in `sim.builds.built`.
     waves
-        Record every signal in this FST file, or if it is called .saif how often each toggles and
-        how long it is 1, from the first to the last of the tests that are run.
+        Record every signal in this FST file.
     seed
         cocotb.RANDOM_SEED of the bench.
     quiet
@@ -127,7 +126,6 @@ def run_bench(
     names = "|".join(map(re.escape, testcases))
     settings = dict(env or {})
     test_args, plusargs = [], []
-    record = "" if waves is None else "saif" if waves.suffix == ".saif" else "fst"
     if waves is not None:
         waves.parent.mkdir(parents=True, exist_ok=True)
         if simulator == "verilator":
@@ -135,7 +133,7 @@ def run_bench(
         else:
             plusargs = [f"+dumpfile_path={waves.resolve()}"]
     with (
-        built(design, simulator, probes=probes, waves=record, variant=variant) as folder,
+        built(design, simulator, probes=probes, waves=waves is not None, variant=variant) as folder,
         tempfile.TemporaryDirectory(prefix="bert2rtl-bench-") as temporary,
         clean_environment(*importable),
     ):

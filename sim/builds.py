@@ -30,7 +30,6 @@ from sim.simulators import (
     TIMESCALE,
     SimulatorError,
     check,
-    check_saif,
     clean_environment,
     runner,
     tail,
@@ -90,9 +89,9 @@ def _visibility(design: Design, probes: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def folder_of(design: Design, simulator: str, *, waves: str = "", variant: str = "") -> Path:
+def folder_of(design: Design, simulator: str, *, waves: bool = False, variant: str = "") -> Path:
     """Build folder of a design on a simulator."""
-    parts = [design.name, design.configuration, variant, simulator, waves]
+    parts = [design.name, design.configuration, variant, simulator, "fst" if waves else ""]
     return BUILDS / "-".join(filter(None, parts))
 
 
@@ -111,7 +110,7 @@ def built(
     simulator: str,
     *,
     probes: Sequence[str] = (),
-    waves: str = "",
+    waves: bool = False,
     variant: str = "",
 ) -> Iterator[Path]:
     """The folder of the build of `design` for cocotb, made if need be, and held for the block.
@@ -124,7 +123,7 @@ def built(
         Signals inside the design that the bench reads, as `part.part.signal`. Ports are always
         visible; on Icarus everything is.
     waves
-        Build so that a run can record (slower): fst, every signal, or saif, their toggles.
+        Build so that a run can record every signal (slower).
     variant
         Keeps this build apart from the ordinary one: the name of a deliberate fault, say.
 
@@ -134,19 +133,17 @@ def built(
         The simulator is missing or refuses the design.
     """
     check(simulator)
-    if waves == "saif":
-        check_saif(simulator)
     folder = folder_of(design, simulator, waves=waves, variant=variant)
     visibility = _visibility(design, probes) if simulator == "verilator" else ""
     flags: tuple[str, ...] = ()
     if simulator == "verilator":
-        flags = (*VERILATOR_FLAGS, *((f"--trace-{waves}",) if waves else ()))
+        flags = (*VERILATOR_FLAGS, *(("--trace-fst",) if waves else ()))
     make = " ".join(_make(design, OPTIMISATION))
     facts = design.verilog, design.sheet, visibility, *flags, make
     key = _key(*facts, version(simulator), cocotb.__version__)
     stamp = folder / "stamp"
     while True:
-        build(design, simulator, folder, key, visibility, flags, bool(waves))
+        build(design, simulator, folder, key, visibility, flags, waves)
         # Another command may build another design of that name here before this one is used.
         with locked(folder / "lock", shared=True):
             if stamp.exists() and stamp.read_text() == key:

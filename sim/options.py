@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from cli.errors import UserError
-from cli.options import add_columns, add_model, positive
+from cli.options import add_columns, add_model, positive, whole
 
 from golden.model import Model
-from golden.store import DESCRIPTION, load
-from quant.calibrate import default_out, ensure
+from golden.store import load
+from quant import which
+from quant.calibrate import ensure
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.foreign.checkpoint import load as load_checkpoint
@@ -20,9 +22,9 @@ from quant.quantize.options import applicable
 from quant.quantize.stand_in import stand_in
 from quant.quantized_model import QuantizedModel
 from rtl.compile.fit import fixed_tokens
+from rtl.interface.config import LANES
 
 ROW_LATENCY = 20
-CALIBRATE = "python -m quant.calibrate"
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +41,27 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 def add_lane_options(parser: argparse.ArgumentParser) -> None:
     """Add the choices of a configuration that change cycles and no limit."""
     add_columns(parser)
+
+
+def listed(one: Callable[[str], int]) -> Callable[[str], list[int]]:
+    """The type of an option that takes different values with commas between them."""
+
+    def convert(text: str) -> list[int]:
+        found = [one(part) for part in text.split(",")]
+        if len(set(found)) != len(found):
+            raise argparse.ArgumentTypeError(f"{text!r}: give each value once")
+        return found
+
+    return convert
+
+
+def lane_number(text: str) -> int:
+    """The type of a number of lanes."""
+    value = int(whole(1)(text))
+    if value not in LANES:
+        allowed = ", ".join(map(str, LANES))
+        raise argparse.ArgumentTypeError(f"invalid choice: {value} (choose from {allowed})")
+    return value
 
 
 def lanes_of(options: argparse.Namespace) -> dict[str, int | None]:
@@ -104,41 +127,18 @@ def quantized_of(options: argparse.Namespace) -> Path:
 
     Raises
     ------
-    ValueError
+    UserError
         There is none, or the directory is of the other kind; the message says what to do.
     """
-    model: Path | None = options.model
-    quantized: Path | None = options.quantized
-    if quantized is not None:
-        if (quantized / DESCRIPTION).is_file():
-            return quantized
-        if (quantized / "config.json").is_file():
-            raise UserError(
-                f"--quantized {quantized} is a checkpoint: calibrate first, "
-                f"`{CALIBRATE} --model {quantized} --data TEXTS`"
-            )
-        raise UserError(
-            f"--quantized {quantized} holds no quantized model: calibrate first, "
-            f"`{CALIBRATE} --model CHECKPOINT --data TEXTS --out {quantized}`"
-        )
-    if model is None:
+    choice = which.model_of(options)
+    if choice.there or choice.checkpoint is None:
+        return choice.folder
+    if choice.checkpoint.resolve() == DEFAULT_MODEL.resolve():
         return ensure()
-    if (model / DESCRIPTION).is_file():
-        raise UserError(
-            f"--model {model} is a quantized model, not a checkpoint: give --quantized {model}"
-        )
-    checkpoint = hub.local(model)
-    if checkpoint.resolve() == DEFAULT_MODEL.resolve():
-        return ensure()
-    if not (checkpoint / "config.json").is_file():
-        raise UserError(f"--model {model} is no checkpoint: it has no config.json")
-    out = default_out(checkpoint)
-    if not (out / DESCRIPTION).is_file():
-        raise UserError(
-            f"--model {model} has no quantized model in {out}: calibrate first, "
-            f"`{CALIBRATE} --model {model} --data TEXTS`"
-        )
-    return out
+    raise UserError(
+        f"--model {options.model} has no quantized model in {choice.folder}: calibrate first, "
+        f"`{which.CALIBRATE} --model {options.model} --data TEXTS`"
+    )
 
 
 def shape_of(options: argparse.Namespace) -> tuple[Model, Path, int]:
@@ -151,17 +151,14 @@ def shape_of(options: argparse.Namespace) -> tuple[Model, Path, int]:
 
     Raises
     ------
-    ValueError
+    UserError
         As `quantized_of`, but for a checkpoint that is not calibrated yet.
     """
-    if options.quantized is not None:
-        return _stored(quantized_of(options))
-    checkpoint = hub.local(options.model or DEFAULT_MODEL)
-    out = default_out(checkpoint)
-    if (out / DESCRIPTION).is_file():
-        return _stored(out)
-    if options.model is not None and not (checkpoint / "config.json").is_file():
-        quantized_of(options)  # which says why it is none
+    choice = which.model_of(options)
+    if choice.there or choice.checkpoint is None:
+        model, info = load(choice.folder)
+        return model, choice.folder, fixed_tokens(model, info)
+    checkpoint = choice.checkpoint
     loaded = load_checkpoint(checkpoint)
     split = "split adds up to 16 neurons a layer, " if "split" in applicable(loaded.spec) else ""
     print(
@@ -172,11 +169,6 @@ def shape_of(options: argparse.Namespace) -> tuple[Model, Path, int]:
     )
     model = stand_in(loaded)
     return model, checkpoint, fixed_tokens(model, {"spec": loaded.spec.to_json()})
-
-
-def _stored(directory: Path) -> tuple[Model, Path, int]:
-    model, info = load(directory)
-    return model, directory, fixed_tokens(model, info)
 
 
 def model_of(options: argparse.Namespace) -> tuple[Path, QuantizedModel]:

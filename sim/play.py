@@ -41,8 +41,7 @@ class Surroundings:
     folder
         Of this run alone.
     waves
-        Where to record every signal, if anywhere; in a file .saif their toggles. A further run
-        replaces it.
+        Where to record every signal, if anywhere. A further run replaces it.
     """
 
     simulator: str

@@ -29,25 +29,13 @@ from cli.workers import each
 import numpy as np
 
 from golden import fast as golden_fast
+from quant import reader
 from quant.calibrate import DEFAULT_DATA
-from quant.evaluate import classes_of_tokens
 from quant.images import data as images
-from quant.measure.answers import held, span, texts_of
-from quant.measure.metrics import determination
-from quant.measure.vectors import cosines
-from quant.measure.word_evaluation import UNCOUNTED
+from quant.measure.tasks import TABLE, UNCOUNTED, likeness, task_of, texts_of
 from quant.model import float_model
-from quant.model.spec import (
-    EMBEDDING,
-    MULTI_LABEL,
-    QUESTION_ANSWERING,
-    REGRESSION,
-    TEXTS,
-    TOKEN_CLASSIFICATION,
-    EncoderSpec,
-)
+from quant.model.spec import LABELLED, TEXTS
 from quant.quantized_model import QuantizedModel
-from quant.texts.corpora import check_there
 from quant.texts.data_file import Review as Text
 from quant.texts.data_file import add_columns, layout_of
 from rtl.compile.batches import pack
@@ -127,7 +115,18 @@ def sample(texts: int, size: int) -> set[int]:
     return {place * texts // size for place in range(size)}
 
 
-def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regression:
+def read(options: argparse.Namespace) -> list[Text]:
+    """The texts that the options name; UserError where they cannot be read."""
+    (spec, _), layout = reader.of_options(options), layout_of(options)
+    options.data = options.data or images.usual(spec.inputs, DEFAULT_DATA)
+    return images.load(
+        spec.inputs, options.data, SPLIT, names=spec.labels, layout=layout, task=spec.task
+    )[: options.texts]
+
+
+def regress(
+    quantized: QuantizedModel, texts: Sequence[Text], options: argparse.Namespace
+) -> Regression:
     """Run the texts and compare them.
 
     Raises
@@ -135,11 +134,7 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
     FitError, SimulatorError, MachineError, ValueError
         As the parts it uses.
     """
-    spec, layout = quantized.spec, layout_of(options)
-    options.data = options.data or images.usual(spec.inputs, DEFAULT_DATA)
-    texts = images.load(
-        spec.inputs, options.data, SPLIT, names=spec.labels, layout=layout, task=spec.task
-    )[: options.texts]
+    spec = quantized.spec
     quantized, sequences = quantized.placed(
         [quantized.tokens(text.content, text.pair, max_tokens=options.tokens) for text in texts]
     )
@@ -181,8 +176,8 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
     began = time.perf_counter()
     order = [place for batch in batches for place in batch]
     results = each(simulate, setup, shares(reviews, batches), jobs=options.jobs, dask=options.dask)
-    says, shorter = f"simulating: {counted(len(reviews), spec.inputs)}", "fewer --texts or --tokens"
-    with Bar(says, len(reviews), spec.inputs, shorter=shorter) as bar:
+    says = f"simulating: {counted(len(reviews), spec.inputs)}"
+    with Bar(says, len(reviews), spec.inputs) as bar:
         verdicts = []
         for _, share in results:
             verdicts += share
@@ -202,33 +197,18 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
             for t in progress(sequences, "float")
         ]
         outputs = {"float": np.vstack(floats)} | outputs
+    task = task_of(spec)
     accuracy: dict[str, float | None] = {}
-    agreement = cosine = fit = None
-    if spec.task == EMBEDDING:
-        if "float" in outputs:
-            cosine = float(cosines(outputs["float"], spec.kept(logits, lengths)).mean())
-    elif spec.task == MULTI_LABEL:
-        right = np.array([_targets(text, spec) for text in texts])
-        accuracy = {name: _exact(held(found), right) for name, found in outputs.items()}
-        agreement = float((held(outputs.get("float", golden)) == held(logits)).mean())
-    elif spec.task == QUESTION_ANSWERING:
-        both = (texts_of(spec, rows, sequences) for rows in (outputs.get("float", golden), logits))
-        spans = [(span(t, a), span(t, b)) for t, a, b in zip(sequences, *both, strict=True)]
-        agreement = float(np.mean([a == b for a, b in spans]))
-    elif spec.task == REGRESSION:
-        if "float" in outputs:
-            fit = float(determination(logits * quantized.logit_scale, outputs["float"]).min())
-    else:
-        labels = np.array([-1 if text.label is None else text.label for text in texts])
-        if spec.task == TOKEN_CLASSIFICATION:
-            labels = np.concatenate([classes_of_tokens(*one) for one in zip(texts, sequences)])
-            begins = labels != UNCOUNTED
-            labels, logits = labels[begins], logits[begins]
-            outputs = {name: found[begins] for name, found in outputs.items()}
-            golden = outputs["golden"]
-        accuracy = {name: _accuracy(found.argmax(1), labels) for name, found in outputs.items()}
-        same = outputs.get("float", golden).argmax(1) == logits.argmax(1)
-        agreement = float(same.mean())
+    if spec.task in LABELLED and not task.has_units:
+        labels = task.targets(spec, texts, sequences)
+        begins = np.flatnonzero(labels != UNCOUNTED) if labels.ndim == 1 else slice(None)
+        outputs = {name: found[begins] for name, found in outputs.items()}
+        accuracy = {name: task.accuracy(found, labels[begins]) for name, found in outputs.items()}
+    alike: dict[str, float | None] = dict.fromkeys(("agreement", "cosine", "fit"))
+    if "float" in outputs or task.measure == "agreement":
+        exact = outputs.get("float", outputs["golden"])
+        rtl = spec.kept(outputs["RTL"], lengths)
+        alike[task.measure] = likeness(spec, sequences, rtl, quantized.logit_scale, exact)
     return Regression(
         task=spec.task,
         texts=len(sequences),
@@ -242,30 +222,12 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
         mismatches=mismatches,
         problems=problems,
         accuracy=accuracy,
-        agreement=agreement,
-        cosine=cosine,
-        fit=fit,
+        **alike,
         cycles=cycles,
         utilisation=utilisation(program, lengths, cycles),
         simulated=simulated,
         seconds=seconds,
     )
-
-
-def _targets(text: Text, spec: EncoderSpec) -> tuple[float, ...]:
-    return (np.nan,) * len(spec.labels) if text.targets is None else text.targets
-
-
-def _exact(said: np.ndarray, right: np.ndarray) -> float | None:
-    """Every label right, over the texts with labels; None when none has them."""
-    known = ~np.isnan(right).any(axis=1)
-    return float((said == (right > 0))[known].all(axis=1).mean()) if known.any() else None
-
-
-def _accuracy(classes: np.ndarray, labels: np.ndarray) -> float | None:
-    """Over the texts with a label; None when none has one."""
-    known = labels >= 0
-    return float((classes == labels)[known].mean()) if known.any() else None
 
 
 def report(figures: Regression, inputs: str = TEXTS) -> str:
@@ -283,7 +245,7 @@ def report(figures: Regression, inputs: str = TEXTS) -> str:
     for name, value in figures.accuracy.items():
         rows.append([f"accuracy, {name}", "-" if value is None else f"{value:.2%}"])
     if "float" in figures.accuracy:
-        same = "same labels" if figures.task == MULTI_LABEL else "same class"
+        same = "same labels" if TABLE[figures.task].kind == "label" else "same class"
         rows.append([f"{same}, float and RTL", f"{figures.agreement:.2%}"])
     if figures.fit is not None:
         rows.append(["R^2 of RTL by float", f"{figures.fit:.5f}"])
@@ -343,7 +305,7 @@ def parser() -> Parser:
         metavar="NAME|FILE",
         help="imdb, rotten-tomatoes, or a .csv, .tsv, .jsonl, .txt or .parquet file (default: "
         "imdb, its test split); of a model of images digits (the default), a folder, a table of "
-        "files or a .npz; of one of rows a folder or a table of .npy files",
+        "files; of one of rows a folder or a table of .npy files",
     )
     add_memory_options(result)
     add_stream_ahead(result)
@@ -367,10 +329,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.data and options.data not in images.NAMED:
-        check_there(options.data)  # before a calibration, which takes a minute
+    texts = read(options)  # before a calibration, which takes a minute
     directory, quantized = model_of(options)
-    figures = regress(quantized, options)
+    figures = regress(quantized, texts, options)
     print(report(figures, quantized.spec.inputs))
     if options.json:
         # What depends on the machine stays out: the same texts give the same file.

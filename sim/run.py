@@ -20,9 +20,7 @@ from cli.journey import then
 from cli.machine import BUILD
 from cli.options import Parser, add_json, add_lanes, add_tokens
 
-from golden import store
-from quant.calibrate import default_out
-from quant.foreign.checkpoint import DEFAULT_MODEL
+from quant import which
 from quant.images import data as images
 from quant.model.spec import EncoderSpec
 from quant.texts.corpora import imdb
@@ -37,7 +35,7 @@ from sim.options import add_lane_options, add_memory_options, add_model_options,
 from sim.page.report import failure_page, run_page, run_picture
 from sim.play import ATTENTION, WHOLE, Surroundings, Verified
 from sim.reference import Reference, reference
-from sim.simulators import SIMULATORS, check_saif
+from sim.simulators import SIMULATORS
 from sim.waves import write_views
 from tb.activity import PROBES
 from tb.trace import CAUSES
@@ -56,7 +54,6 @@ examples:
   python -m sim.run --unit attention --lanes 8
   python -m sim.run --unit softmax --simulator icarus
   python -m sim.run --waves
-  python -m sim.run --saif build/accelerator.saif
 """
 
 OUT = BUILD / "sim"
@@ -96,15 +93,7 @@ def parser() -> Parser:
     add_tokens(result, TOKENS)
     result.add_argument("--simulator", default="verilator", choices=sorted(SIMULATORS))
     add_memory_options(result)
-    recorded = result.add_mutually_exclusive_group()
-    recorded.add_argument("--waves", action="store_true", help="record every signal as FST")
-    recorded.add_argument(
-        "--saif",
-        type=Path,
-        metavar="FILE",
-        help="write how often every signal toggles and how long it is 1, as SAIF, which power "
-        "reports read; with --unit attention of the last layer (Verilator only)",
-    )
+    result.add_argument("--waves", action="store_true", help="record every signal as FST")
     result.add_argument(
         "--html",
         type=Path,
@@ -123,8 +112,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
     unit(options.unit)
-    if options.saif:
-        check_saif(options.simulator)
     if (options.html or options.svg) and options.unit != WHOLE:
         name = "--html" if options.html else "--svg"
         raise UserError(f"{name} shows a run of the whole model: leave --unit {options.unit} away")
@@ -151,12 +138,11 @@ def _run(options: argparse.Namespace) -> int:
     stem = f"{options.unit}-{config.lanes}x{config.tile_columns}-{options.simulator}"
     fst = OUT / f"{stem}-waves" / f"{options.unit}.fst"
     views = (fst, fst)
-    record = f"{options.unit}.{_recorded(options)}" if _recorded(options) else None
     with play.own_folder() as folder:
         around = Surroundings(
             simulator=options.simulator,
             folder=folder,
-            waves=folder / record if record else None,
+            waves=folder / fst.name if options.waves else None,
             stream_bytes=options.stream_bytes,
             row_latency=options.row_latency,
             whole_last_layer=options.whole_last_layer,
@@ -185,8 +171,6 @@ def _run(options: argparse.Namespace) -> int:
             if options.svg:
                 write(options.svg, run_picture(played))
         write_json(options.json, report)
-        if options.saif:
-            write(options.saif, (folder / f"{options.unit}.saif").read_bytes())
         if options.waves:
             fst.parent.mkdir(parents=True, exist_ok=True)
             (folder / fst.name).replace(fst)
@@ -198,16 +182,9 @@ def _run(options: argparse.Namespace) -> int:
     if options.waves:
         print(f"waves: {fst}; open it with: gtkwave {views[0]}")
         print(f"                       or: surfer --command-file {views[1]}")
-    if options.saif:
-        print(f"toggles: {options.saif}; the instance {options.unit} is the top of the design")
     if played is not None:
         then("rtl.generate", "accelerator", "--lanes", options.lanes, "--fit", directory)
     return Exit.OK
-
-
-def _recorded(options: argparse.Namespace) -> str:
-    """What a run records, as `sim.builds.built` takes it."""
-    return "saif" if options.saif else "fst" if options.waves else ""
 
 
 @contextmanager
@@ -218,12 +195,12 @@ def _building(options: argparse.Namespace) -> Iterator[None]:
     nothing depends on who does it, and what fails here fails again where it is told.
     """
     shipped = options.model is None and options.quantized is None and options.unit == WHOLE
-    if not shipped or (default_out(DEFAULT_MODEL) / store.DESCRIPTION).is_file():
+    if not shipped or which.model_of(options).there:
         yield
         return
     config = Config(lanes=options.lanes, columns=options.columns)
     process = multiprocessing.get_context("spawn").Process(
-        target=build_ahead, args=(config, options.simulator, _recorded(options)), daemon=True
+        target=build_ahead, args=(config, options.simulator, options.waves), daemon=True
     )
     process.start()
     try:
@@ -233,7 +210,7 @@ def _building(options: argparse.Namespace) -> Iterator[None]:
         raise
 
 
-def build_ahead(config: Config, simulator: str, waves: str) -> None:
+def build_ahead(config: Config, simulator: str, waves: bool) -> None:
     """Build the accelerator as a run of it does."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C is told by the command alone
     with suppress(ToolError, ValueError, OSError):

@@ -13,7 +13,6 @@ from pathlib import Path
 from cli.errors import ToolError, UserError
 from cli.machine import ROOT, clean
 
-import cocotb
 from cocotb_tools.runner import Runner, get_runner
 
 from sim import verilator
@@ -22,9 +21,6 @@ from sim import verilator
 SIMULATORS = ("icarus", "verilator")
 
 TIMESCALE = ("1ns", "1ps")
-
-#: The first with which a program of cocotb's writes SAIF.
-SAIF_VERILATOR, SAIF_COCOTB = (5, 42), (2, 1)
 
 
 class SimulatorError(ToolError):
@@ -47,27 +43,6 @@ def check(simulator: str) -> None:
     found = verilator.executable() if simulator == "verilator" else shutil.which("iverilog")
     if found is None:
         raise SimulatorError(f"{simulator} is not installed: run `make setup` first")
-
-
-def check_saif(simulator: str) -> None:
-    """Refuse a simulator that writes no SAIF.
-
-    Raises
-    ------
-    ValueError
-        It is not Verilator.
-    SimulatorError
-        Verilator or cocotb is too old for it.
-    """
-    if simulator != "verilator":
-        raise UserError(f"{simulator} writes no SAIF: --simulator verilator does")
-    told = version(simulator)
-    found, ours = verilator.parse_version(told), cocotb.__version__
-    old = found is None or found < SAIF_VERILATOR
-    if old or tuple(map(int, ours.split(".")[:2])) < SAIF_COCOTB:
-        raise SimulatorError(
-            f"SAIF needs Verilator 5.042 and cocotb 2.1 or newer: here are {told} and cocotb {ours}"
-        )
 
 
 def version(simulator: str) -> str:

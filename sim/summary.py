@@ -7,19 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from quant.measure import answers
-from quant.measure.answers import (
-    answer,
-)
-from quant.measure.answers import numbers as logits_of
+from quant.measure.tasks import answer, task_of
 from quant.measure.vectors import cosines
-from quant.model.spec import (
-    CLASSIFICATION,
-    EMBEDDING,
-    QUESTION_ANSWERING,
-    REGRESSION,
-    TOKEN_CLASSIFICATION,
-)
 from rtl.interface.config import Config
 from sim.bench import PassedTest
 from sim.phases import (
@@ -76,6 +65,7 @@ def verdicts(text: Reference, rtl: np.ndarray) -> list[dict[str, Any]]:
     Of a model that makes embeddings: the cosine with golden's.
     """
     spec, scale = text.quantized.spec, text.quantized.logit_scale
+    task = task_of(spec)
     golden = text.golden["logits"]
     found: list[tuple[str, np.ndarray, np.ndarray]] = [
         ("golden", golden * scale, golden),
@@ -83,7 +73,7 @@ def verdicts(text: Reference, rtl: np.ndarray) -> list[dict[str, Any]]:
     ]
     if text.floats is not None:
         found.insert(0, ("float", text.floats["logits"], text.floats["logits"]))
-    if spec.task == EMBEDDING:
+    if task.measure == "cosine":
 
         def vector(outputs: np.ndarray) -> np.ndarray:
             return spec.kept(np.atleast_2d(outputs), [len(np.atleast_2d(outputs))])
@@ -96,7 +86,7 @@ def verdicts(text: Reference, rtl: np.ndarray) -> list[dict[str, Any]]:
         {
             "model": name,
             **answer(spec, text.tokens, np.asarray(scaled, np.float32), logits),
-            "logits": logits_of(spec, text.tokens, logits),
+            "logits": task.numbers(spec, text.tokens, logits),
         }
         for name, scaled, logits in found
     ]
@@ -106,26 +96,25 @@ def _said_table(
     text: Reference, said: Sequence[dict[str, Any]]
 ) -> tuple[list[str], list[list[object]]]:
     """Headings and lines: a line a model; of a class for every token a line a word."""
-    spec = text.quantized.spec
-    if spec.task == EMBEDDING:
+    spec, task = text.quantized.spec, task_of(text.quantized.spec)
+    if task.measure == "cosine":
         headings = ["model", f"cosine with golden, {spec.outputs} numbers"]
         return headings, [[one["model"], f"{one['cosine']:.6f}"] for one in said]
-    if spec.task == TOKEN_CLASSIFICATION:
+    if "words" in said[0]:
         columns = [one["labels"] for one in said] + [
             [f"{share:.2%}" for share in said[-1]["probabilities"]]
         ]
         headings = ["word", *(one["model"] for one in said), "of RTL's"]
         return headings, [list(line) for line in zip(said[0]["words"], *columns, strict=True)]
-    if spec.task == QUESTION_ANSWERING:
+    if "answer" in said[0]:
         cells = [[one["model"], one["answer"], f"{one['score']:.2%}"] for one in said]
         return ["model", "answer", "probability"], cells
-    if spec.task == REGRESSION:
+    if "values" in said[0]:
         return ["model", *spec.labels, "integers"], _rows(said, "values", "{:.4f}")
-    kind = "class" if spec.task == CLASSIFICATION else "labels"
     lines = _rows(said, "probabilities", "{:.2%}")
     for line, one in zip(lines, said, strict=True):
-        line.insert(1, answers.said(one))
-    return ["model", kind, *spec.labels, "logits"], lines
+        line.insert(1, task.said(one))
+    return ["model", task.key, *spec.labels, "logits"], lines
 
 
 def _rows(said: Sequence[dict[str, Any]], shown: str, form: str) -> list[list[object]]:

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, proxy
 
-from cli.errors import UserError
-
 import numpy as np
 
 from golden.encoder import PROJECTION_SHIFT, Integers, check_input
+from golden.errors import UserError
 from golden.fast import integer, kernels
 from golden.fast.exact import CODE, P_MAX, FloatProducts, sum_type
 from golden.linear import LOW_BITS, in_stream

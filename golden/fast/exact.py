@@ -8,9 +8,9 @@ same up to 2^53.
 
 from dataclasses import dataclass
 
-from cli.errors import UserError
-
 import numpy as np
+
+from golden.errors import UserError
 
 FLOAT32_EXACT = 1 << 24
 CODE = 128  # magnitude of an int8 activation

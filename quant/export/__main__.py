@@ -15,11 +15,9 @@ from cli.machine import BUILD
 from cli.options import Parser, add_model, add_quantized
 
 from golden import store
-from quant.calibrate import default_out, ensure
+from quant.calibrate import calibrated
 from quant.export import c
-from quant.foreign import hub
-from quant.foreign.checkpoint import DEFAULT_MODEL
-from quant.model.spec import TASKS, is_given
+from quant.model.spec import is_given
 
 DESCRIPTION = """\
 Write a quantized model as a directory of C99 source, without libraries, allocation or floating
@@ -57,10 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def export_command(options: argparse.Namespace) -> int:
     if options.out is not None:
         check_directory(options.out)
-    quantized = options.quantized
-    if quantized is None:
-        checkpoint = DEFAULT_MODEL if options.model is None else hub.local(options.model)
-        quantized = ensure(checkpoint, default_out(checkpoint), TASKS)
+    quantized, _ = calibrated(options)
     return export_c(quantized, options.out or OUT / quantized.resolve().name)
 
 

@@ -46,52 +46,26 @@ def sources(model: Model, info: Mapping[str, Any]) -> dict[str, str]:
     comment.
     """
     here, has = resources.files(__package__ or "quant.export"), _mechanisms(model)
-    texts = {name: _resolved(here.joinpath(name).read_text(), has) for name in INFERENCE}
+    texts = {name: here.joinpath(name).read_text() for name in INFERENCE}
     rows = is_given(info)
-    texts["bert_shape.h"] = _comment(info) + _shape(model, rows)
+    texts["bert_shape.h"] = _comment(info) + _shape(model, rows, has)
     texts["bert_model.c"] = "".join(_model(model, rows, has))
     return texts
 
 
 def _mechanisms(model: Model) -> dict[str, bool]:
-    """Conditions of INFERENCE that are decided here: a model has only the code that it needs."""
+    """Conditions of the preprocessor: a model has only the code that it needs."""
     return {
-        "BERT_ROTARY": any(layer.rotary is not None for layer in model.layers),
-        "BERT_GATED": any(layer.ffn.gate is not None for layer in model.layers),
-        "BERT_RMS": any(norm.rms for _, norm in model.norms()),
-        "BERT_SHARED": model.shape.kv_heads is not None,
-        "BERT_BARE": model.layers[0].norm1 is None,
-        "BERT_HEAD_NORM": model.head_norm is not None,
+        "ROTARY": any(layer.rotary is not None for layer in model.layers),
+        "GATED": any(layer.ffn.gate is not None for layer in model.layers),
+        "RMS": any(norm.rms for _, norm in model.norms()),
+        "SHARED": model.shape.kv_heads is not None,
+        "BARE": model.layers[0].norm1 is None,
+        "HEAD_NORM": model.head_norm is not None,
     }
 
 
-def _resolved(text: str, has: Mapping[str, bool]) -> str:
-    """The text as the preprocessor leaves it that knows these names and no others.
-
-    Decided are `#if` of one name or of several joined by ||, with `#else` and `#endif`.
-    """
-    kept: list[str] = []
-    holds: list[bool | None] = []  # of each open condition; None where it has other names
-    for line in text.splitlines(keepends=True):
-        directive, _, condition = line.strip().partition(" ")
-        if directive in ("#if", "#ifdef", "#ifndef"):
-            found = [has.get(name) for name in condition.split(" || ")]
-            holds.append(None if None in found else any(found))
-            if holds[-1] is not None:
-                continue
-        elif directive in ("#else", "#endif") and holds[-1] is not None:
-            held = holds.pop()
-            if directive == "#else":
-                holds.append(not held)
-            continue
-        elif directive == "#endif":
-            holds.pop()
-        if False not in holds:
-            kept.append(line)
-    return "".join(kept)
-
-
-def _shape(model: Model, given: bool) -> str:
+def _shape(model: Model, given: bool, has: Mapping[str, bool]) -> str:
     shape, every = model.shape, model.shape.pooling == "none"
     widths = [shape.hidden, *(layer.weight.shape[0] for layer in model.head[:-1])]
     values: dict[str, int | str] = {
@@ -116,22 +90,11 @@ def _shape(model: Model, given: bool) -> str:
         "HEAD": len(model.head),
         "HEAD_WIDTH": max(widths),
     }
+    values |= {name: int(held) for name, held in has.items()}
     if shape.kv_heads is not None:
         values["KV_HEADS"] = shape.kv_heads
-    lines = [f"#define BERT_{name} {value}" for name, value in values.items()]
-    return "\n".join(
-        [
-            "#ifndef BERT_SHAPE_H",
-            "#define BERT_SHAPE_H",
-            "",
-            "#include <stdint.h>",
-            "",
-            *lines,
-            "",
-            "#endif",
-            "",
-        ]
-    )
+    lines = "".join(f"#define BERT_{name} {value}\n" for name, value in values.items())
+    return f"#ifndef BERT_SHAPE_H\n#define BERT_SHAPE_H\n\n#include <stdint.h>\n\n{lines}\n#endif\n"
 
 
 def _comment(info: Mapping[str, Any]) -> str:
@@ -231,7 +194,7 @@ def _model(model: Model, given: bool, has: Mapping[str, bool]) -> Iterator[str]:
     yield f"{'&projection' if model.projection else 'NULL'}, "
     yield f"{'NULL' if bias is None else 'position_bias'}, layers,\n"
     yield f"    {'&norm_final' if model.final_norm else 'NULL'},\n"
-    head_norm = " &norm_head," if has["BERT_HEAD_NORM"] else ""
+    head_norm = " &norm_head," if has["HEAD_NORM"] else ""
     yield f"    {model.mean_m or 0}, {model.mean_s or 0}, head,{head_norm}\n"
     yield "    exp2_table, reciprocal_table, rsqrt_table};\n"
 
@@ -252,10 +215,10 @@ def _layer(name: str, layer: Layer, tokens: int, has: Mapping[str, bool]) -> str
         f"{attention.residual_shift}",
         f"{before}, {after}",
     ]
-    if has["BERT_ROTARY"]:
+    if has["ROTARY"]:
         table = f"rotary_{layer.rotary}"
         members.append("NULL, NULL" if layer.rotary is None else f"{table}_cosine, {table}_sine")
-    if has["BERT_GATED"]:
+    if has["GATED"]:
         members += [linears.get("gate", _NO_LINEAR), str(layer.ffn.gate_shift or 0)]
     members += [
         linears["up"],
@@ -297,7 +260,7 @@ def _norm_arrays(name: str, norm: Norm) -> Iterator[str]:
 def _norm(name: str, norm: Norm, has: Mapping[str, bool]) -> str:
     shifts = "NULL" if norm.operand_shifts is None else f"{name}_shifts"
     values = f"{norm.shift}, INT64_C({norm.epsilon}), {shifts}, {int(norm.wide)}"
-    if has["BERT_RMS"]:
+    if has["RMS"]:
         values += f", {int(bool(norm.rms))}"
     return f"{{{name}_gamma, {name}_beta, {values}}}"
 

@@ -9,8 +9,9 @@ neither.
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from cli.options import MODEL
@@ -20,12 +21,14 @@ from safetensors import SafetensorError, deserialize
 
 from golden.model import TOKENS_MAX
 from quant.foreign import config as options
-from quant.foreign import families, processor, resolve, sentence, vision
+from quant.foreign import layouts, resolve, sentence, vision
+from quant.foreign.config import Options
 from quant.foreign.resolve import Resolved
 from quant.foreign.sentence import Layout
-from quant.foreign.tensors import BUFFERS, Tensors
+from quant.foreign.tensors import BUFFERS, Tensors, difference
 from quant.foreign.tokenizer import TextTokenizer
-from quant.images.front import Front
+from quant.foreign.transformer import OWN, transformer
+from quant.images.front import PROCESSORS, Front
 from quant.model import position_bias
 from quant.model.spec import (
     FILES,
@@ -61,13 +64,22 @@ _PIECE = 1 << 20  # bytes of a file that are hashed at a time
 
 
 @dataclass(frozen=True)
+class Twin:
+    """The class of `transformers` that computes the same: its name, folder and options."""
+
+    name: str
+    folder: Path
+    options: Options
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """An encoder as loaded: its spec, its float32 arrays, where they came from and their hash.
 
     resolved: its tokenizer; front: in its place, the front end of a model of images. One of rows
-    has neither. asked: the
-    task that was asked for, None for its own. notes: what was taken otherwise than a reader might
-    expect, a sentence each.
+    has neither. asked: the task that was asked for, None for its own. notes: what was taken
+    otherwise than a reader might expect, a sentence each. twin: for `quant.foreign.proof`, which
+    finds the difference to it.
     """
 
     spec: EncoderSpec
@@ -78,6 +90,8 @@ class Checkpoint:
     asked: str | None = None
     notes: tuple[str, ...] = ()
     front: Front | None = None
+    twin: Twin | None = None
+    difference: float | None = None
 
 
 def fingerprint(directory: str | Path) -> str:
@@ -93,7 +107,7 @@ def inputs_of(directory: Path) -> str:
     config = options.read(_layout(directory).encoder / options.CONFIG)
     if config.get("rows") is True:
         return FILES
-    return IMAGES if config["model_type"] in options.IMAGES else TEXTS
+    return IMAGES if config["model_type"] in vision.FAMILIES else TEXTS
 
 
 def load(
@@ -110,24 +124,40 @@ def load(
     layout = _layout(directory)
     config_file = layout.encoder / options.CONFIG
     side = options.TEXT_SIDE if task == TEXT_SIDE else options.IMAGE_SIDE
-    config = options.read(config_file, side)
-    source = Tensors(_weights(layout.encoder))
-    front = None
+    raw = options.read(config_file, side)
+    name = raw["model_type"]
+    family = layouts.FAMILIES.get(name)
+    config = options.Options(config_file, raw, family.renamed if family else None)
+    weights = _weights(layout.encoder)
+    source = Tensors(weights)
+    front, twin = None, ""
     try:
-        if config["model_type"] in options.IMAGES:
-            spec, arrays, notes, front = vision.load(config, source, layout, task)
-        else:
+        if name in vision.FAMILIES:
+            spec, arrays, notes, front, twin = vision.load(config, source, layout, task)
+        elif name == OWN:
+            asked = task or layout.task
+            spec, arrays = transformer(raw, source, asked)
+            if asked not in (None, spec.task):
+                raise CheckpointError(f"{name} of the task {spec.task} cannot be asked for {asked}")
+            notes = []
+        elif family:
+            if resolved is None:
+                config.complete()
             own = None if task == TEXT_SIDE else task
-            spec, arrays, notes = families.load(config, source, layout, own)
+            spec, arrays, notes, twin = layouts.load(family, config, source, layout, own)
+        else:
+            raise CheckpointError(_no_family(name, weights))
         check_arrays(spec, arrays)
         source.refuse_rest()
     except CheckpointError as error:
-        raise CheckpointError(f"{directory}: {error}") from None
+        said = str(error)
+        raise CheckpointError(said if str(directory) in said else f"{directory}: {said}") from None
     except ValueError as error:
         raise CheckpointError(f"{config_file}: {error}") from None
+    made = Twin(twin, layout.encoder, config) if twin else None
     if front is not None or spec.rows:
-        found, said = _fingerprint(layout), (*layout.notes, *notes)
-        return Checkpoint(spec, arrays, directory, found, None, task, said, front)
+        found, noted = _fingerprint(layout), (*layout.notes, *notes)
+        return Checkpoint(spec, arrays, directory, found, None, task, noted, front, made)
     if resolved is None:
         resolved = resolve.resolve(layout.encoder, layout.tokens, layout.lower)
     spec, arrays, cut = _cut(spec, arrays, resolved)
@@ -149,8 +179,41 @@ def load(
             f"{directory}: the longest text has {spec.max_tokens} tokens, by its tokenizer, its "
             f"max_seq_length or its positions: with special tokens it must have {least} or more"
         )
-    found = _fingerprint(layout)
-    return Checkpoint(spec, arrays, directory, found, resolved, task, (*layout.notes, *notes, *cut))
+    return Checkpoint(
+        spec=spec,
+        arrays=arrays,
+        directory=directory,
+        sha256=_fingerprint(layout),
+        resolved=resolved,
+        asked=task,
+        notes=(*layout.notes, *notes, *cut),
+        twin=made,
+    )
+
+
+def _no_family(name: str, weights: Mapping[str, Floats]) -> str:
+    """Why a model_type without a row cannot run, by what its tensors or its class show."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    if name not in CONFIG_MAPPING_NAMES:
+        why = "transformers has no class for it, and remote code is never run"
+    elif shown := difference(weights):
+        why = shown
+    elif _decodes(name):
+        why = "transformers has it as a decoder, which predicts the next word"
+    else:
+        why = f"no row of quant/foreign/layouts.py says where {max(weights, key=len)} stands"
+    return (
+        f"model_type {name!r} cannot run: {why}; {', '.join(layouts.FAMILIES)} and "
+        f"{', '.join(vision.FAMILIES)} can, and docs/extending.md shows how to add a family"
+    )
+
+
+def _decodes(name: str) -> bool:
+    from transformers.models.auto import modeling_auto as known
+
+    words = known.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return name in known.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and name not in words
 
 
 def say(checkpoint: Checkpoint) -> None:
@@ -170,14 +233,22 @@ def _layout(directory: Path) -> Layout:
 
 def _fingerprint(layout: Layout) -> str:
     """Names and contents, so that no file can take the place of another."""
-    config, *others = (layout.encoder / name for name in (options.CONFIG, *processor.FILES))
+    config, *others = (layout.encoder / name for name in (options.CONFIG, *PROCESSORS))
     files = [f for f in (config, *resolve.files(layout.encoder), *others) if f.is_file()]
-    digest = hashlib.sha256(layout.content)
-    for file in [*files, *_weight_files(layout.encoder)]:
-        digest.update(f"{file.name} {file.stat().st_size} ".encode())
+    files += weight_files(layout.encoder)
+    stats = [(file, file.stat()) for file in files]
+    return _digest(layout.content, tuple((f, s.st_size, s.st_mtime_ns, s.st_ino) for f, s in stats))
+
+
+@lru_cache(maxsize=8)
+def _digest(content: bytes, files: tuple[tuple[Path, int, int, int], ...]) -> str:
+    """SHA-256 of files, kept as long as size, time and inode of each say that none has changed."""
+    digest = hashlib.sha256(content)
+    for file, size, *_ in files:
+        digest.update(f"{file.name} {size} ".encode())
         try:
-            with file.open("rb") as content:
-                while piece := content.read(_PIECE):
+            with file.open("rb") as data:
+                while piece := data.read(_PIECE):
                     digest.update(piece)
         except OSError as error:
             raise _unreadable(file, error) from None
@@ -217,7 +288,7 @@ def _unreadable(file: Path, error: OSError) -> CheckpointError:
     return CheckpointError(f"cannot read {file}: {error.strerror}")
 
 
-def _weight_files(directory: Path) -> list[Path]:
+def weight_files(directory: Path) -> list[Path]:
     """model.safetensors, else what its index lists, else the one file that there is."""
     if (directory / "adapter_config.json").is_file():
         raise CheckpointError(f"{directory}: {options.instead(directory)}")
@@ -241,7 +312,7 @@ def _weight_files(directory: Path) -> list[Path]:
 
 def _weights(directory: Path) -> dict[str, Floats]:
     tensors: dict[str, Floats] = {}
-    for file in _weight_files(directory):
+    for file in weight_files(directory):
         for name, tensor in _tensors(file):
             if name in tensors:
                 raise CheckpointError(f"{file}: {name} is also in another weight file")

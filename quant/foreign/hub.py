@@ -8,9 +8,9 @@ from pathlib import Path
 
 from cli.machine import BUILD
 
-from quant.foreign import processor
 from quant.foreign.resolve import FILES
 from quant.foreign.sentence import LENGTHS, MODULES, SETTINGS
+from quant.images.front import PROCESSORS
 from quant.model.spec import CheckpointError
 
 FOLDER = BUILD / "hub"
@@ -19,7 +19,7 @@ _PREFIX = "hub:"
 _NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?", re.ASCII)
 _WANTED = [
     *("config.json", "*.safetensors", "model.safetensors.index.json", "adapter_config.json"),
-    *(MODULES, SETTINGS, *FILES, *LENGTHS, *processor.FILES),
+    *(MODULES, SETTINGS, *FILES, *LENGTHS, *PROCESSORS),
     *(f"*/{name}" for name in ("config.json", *FILES, *LENGTHS)),  # an encoder in its own folder
 ]
 

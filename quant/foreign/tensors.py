@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -19,28 +19,39 @@ from quant.model.spec import (
 )
 
 Config = Mapping[str, Any]
-Encoder: TypeAlias = tuple[Arrays, dict[str, Any]]
-"""The arrays of an encoder, and the fields of its spec that are not those of every BERT."""
-
-_ACTIVATIONS = {theirs: ours for ours, entry in ACTIVATIONS.items() for theirs in entry.names}
 BUFFERS = ("position_ids", "token_type_ids")
 """Tensors of old checkpoints that hold no weights."""
 
 FURTHEST_MAX = 10**300
 """Of a bucket's distance, which is divided as a float64."""
 
-QK_NORM = "a norm of Q and K behind their projections (QK-norm), which has no operation"
-EXPERTS = "experts, of which a router chooses some for each token, where a layer has one network"
-CROSS = "attention to another sequence (cross-attention), where a layer attends to its own"
+_ACTIVATIONS = {theirs: ours for ours, entry in ACTIVATIONS.items() for theirs in entry.names}
 _PARTS = (
-    (r"\b(q|k|query|key)_?(ln|norm|layernorm)\b", QK_NORM),
-    (r"\b(experts?|router)\b", EXPERTS),
-    (r"\b(crossattention|cross_attn|encoder_attn)\b", CROSS),
-    (r"\b(rel_embeddings|pos_(key|query)_proj|pos_q?_?proj)\b", "attention between words and "
-     "distances (disentangled attention), whose products have no operation"),
+    (r"\b(q|k|query|key)_?(ln|norm|layernorm)\b", "a norm of Q and K behind their projections "
+     "(QK-norm), which has no operation"),
+    (r"\b(experts?|router)\b", "experts, of which a router chooses some for each token, where a "
+     "layer has one network"),
+    (r"\b(crossattention|cross_attn|encoder_attn)\b", "attention to another sequence "
+     "(cross-attention), where a layer attends to its own"),
+    (r"\b(rel_embeddings|pos_(key|query)_proj|pos_q?_?proj|r_[rw]_bias|distance_embedding|"
+     r"linear_pos)\b", "attention between words and distances (disentangled attention), whose "
+     "products have no operation"),
     (r"\blora_", "LoRA adapters: fold one into its model (merge_and_unload in peft)"),
+    (r"\brelative_(attention_bias|position_bias_table)\b", "a bias of the scores of each layer's "
+     "own, where all layers share one"),
+    (r"^(model\.)?decoder\.", "a decoder, which reads what it writes"),
 )  # fmt: skip
 """What tensors without a place are of, by their names, where more can be said than the name."""
+
+
+def difference(tensors: Mapping[str, Floats]) -> str:
+    """What an accelerator has no operation for, by the tensors' names and shapes; "" if unclear."""
+    for part, what in _PARTS:
+        if name := next((name for name in tensors if re.search(part, name)), ""):
+            return f"the tensor {name} is of {what}"
+    if name := next((n for n, x in tensors.items() if x.ndim > 2 and min(x.shape) > 0), ""):
+        return f"the tensor {name} is of a convolution, where a layer has matrices"
+    return ""
 
 
 class Tensors:
@@ -65,8 +76,7 @@ class Tensors:
     def take(self, name: str) -> Floats:
         """Raises CheckpointError when the checkpoint has no such tensor left."""
         if name not in self._left:
-            hint = " (a layer without one has zeros there)" if name.endswith("bias") else ""
-            raise CheckpointError(f"the tensor {name} is missing{hint}")
+            raise CheckpointError(f"the tensor {name} is missing")
         return self._left.pop(name)
 
     def table(self, name: str) -> Floats:
@@ -76,31 +86,22 @@ class Tensors:
             raise CheckpointError(f"{name} has shape {table.shape}: a row for each entry is needed")
         return table
 
-    def rows(self, name: str) -> Floats:
-        """The rows of a tensor [1, rows, channels]."""
-        tensor = self.take(name)
-        if tensor.ndim != 3 or len(tensor) != 1:
-            raise CheckpointError(
-                f"{name} has shape {tensor.shape}: it must be 1 x rows x the hidden size"
-            )
-        return tensor[0]
-
-    def linear(self, name: str, *targets: str, joint: str = ".", bias: bool = True) -> Arrays:
+    def linear(self, name: str, *targets: str, joint: str = ".") -> Arrays:
         """A linear layer; with several targets its outputs are split into that many equal parts.
 
-        ``joint`` stands between its name and "weight" or "bias". Without ``bias`` it is zero.
+        ``joint`` stands between its name and "weight" or "bias". A bias that is not there is zero.
         """
         weight = self.take(f"{name}{joint}weight")
-        shift = self.take(f"{name}{joint}bias") if bias else np.zeros(len(weight), np.float32)
+        there = f"{name}{joint}bias" in self
+        shift = self.take(f"{name}{joint}bias") if there else np.zeros(weight.shape[:1], np.float32)
         if weight.ndim != 2 or shift.shape != weight.shape[:1] or len(shift) % len(targets):
             raise CheckpointError(
                 f"{name} has shapes {weight.shape} and {shift.shape}: a matrix and a bias of "
                 f"as many rows are needed, {len(targets)} equal parts"
             )
+        parts = (np.split(weight, len(targets)), np.split(shift, len(targets)))
         arrays: Arrays = {}
-        for target, w, b in zip(
-            targets, np.split(weight, len(targets)), np.split(shift, len(targets))
-        ):
+        for target, w, b in zip(targets, *parts, strict=True):
             arrays |= {f"{target}.weight": w, f"{target}.bias": b}
         return arrays
 
@@ -117,16 +118,13 @@ class Tensors:
         return dropped
 
     def norm(self, name: str, target: str, bias: bool = True) -> Arrays:
-        """A norm; without ``bias`` its beta is zero."""
-        if not bias:
-            gamma = self.take(f"{name}.weight")
-            return {f"{target}.gamma": gamma, f"{target}.beta": np.zeros_like(gamma)}
+        """A norm; a beta that is not there is zero, and without ``bias`` none is looked for."""
         old = f"{name}.gamma" in self  # names of checkpoints converted from TensorFlow
         scale, shift = ("gamma", "beta") if old else ("weight", "bias")
-        return {
-            f"{target}.gamma": self.take(f"{name}.{scale}"),
-            f"{target}.beta": self.take(f"{name}.{shift}"),
-        }
+        gamma = self.take(f"{name}.{scale}")
+        there = bias and f"{name}.{shift}" in self
+        beta = self.take(f"{name}.{shift}") if there else np.zeros_like(gamma)
+        return {f"{target}.gamma": gamma, f"{target}.beta": beta}
 
     def position_bias(self, name: str, buckets: int, furthest: int, tokens: int) -> Arrays:
         """The bias of sequences of up to `tokens` tokens, of a table [buckets, heads].
@@ -150,27 +148,11 @@ class Tensors:
 
     def refuse_rest(self) -> None:
         if self._left:
-            name = min(self._left)
-            why = next((f": {what}" for part, what in _PARTS if re.search(part, name)), "")
+            name, why = min(self._left), difference(self._left)
             raise CheckpointError(
                 f"the tensor {name} has no place in this encoder "
-                f"({len(self._left)} such tensors){why}"
+                f"({len(self._left)} such tensors){why and f': {why}'}"
             )
-
-
-def clip_layers(tensors: Tensors, source: str, layers: int) -> Arrays:
-    """The layers of both sides of CLIP and of SigLIP, whose names begin with `source`."""
-    arrays: Arrays = {}
-    for i in range(layers):
-        layer, target = f"{source}.{i}", f"layer.{i}"
-        for name in "qkv":
-            arrays |= tensors.linear(f"{layer}.self_attn.{name}_proj", f"{target}.{name}")
-        arrays |= tensors.linear(f"{layer}.self_attn.out_proj", f"{target}.o")
-        arrays |= tensors.norm(f"{layer}.layer_norm1", f"{target}.norm1")
-        arrays |= tensors.linear(f"{layer}.mlp.fc1", f"{target}.ffn.up")
-        arrays |= tensors.linear(f"{layer}.mlp.fc2", f"{target}.ffn.down")
-        arrays |= tensors.norm(f"{layer}.layer_norm2", f"{target}.norm2")
-    return arrays
 
 
 def integer(config: Config, name: str) -> int:
@@ -204,32 +186,14 @@ def head_size(hidden: int, heads: int) -> int:
     return hidden // heads
 
 
-def activation(config: Config, name: str, default: str | None = "gelu") -> str:
-    """A field that must be there where the default is None."""
-    value = config.get(name, default)
+def activation(config: Config, name: str) -> str:
+    value = config.get(name)
     if not isinstance(value, str) or value not in _ACTIVATIONS:
         raise CheckpointError(
             f"layer.0.ffn.up: the activation {value!r} is not supported: "
             f"it must be one of {', '.join(_ACTIVATIONS)}"
         )
     return _ACTIVATIONS[value]
-
-
-def bert_fields(config: Config) -> dict[str, Any]:
-    """The fields of an EncoderSpec that have BERT's options."""
-    hidden, count = integer(config, "hidden_size"), integer(config, "num_attention_heads")
-    return {
-        "layers": integer(config, "num_hidden_layers"),
-        "hidden": hidden,
-        "heads": count,
-        "head_size": head_size(hidden, count),
-        "ffn": integer(config, "intermediate_size"),
-        "vocabulary": integer(config, "vocab_size"),
-        "positions": integer(config, "max_position_embeddings"),
-        "types": integer(config, "type_vocab_size"),
-        "activation": activation(config, "hidden_act"),
-        "epsilon": number(config, "layer_norm_eps", 1e-12),
-    }
 
 
 def labels_of(config: Config, classifier: Floats) -> tuple[str, ...]:
@@ -244,6 +208,11 @@ def labels_of(config: Config, classifier: Floats) -> tuple[str, ...]:
     outputs = [str(i) for i in range(count)]
     wrong = [f"output {i} has no name" for i in outputs if i not in names]
     wrong += [f"there is no output {i}" for i in names if i not in outputs]
+    wrong += [
+        f"it calls output {i} {names[i]!r}"
+        for i in outputs
+        if i in names and not str(names[i] or "").strip()
+    ]
     if wrong:
         raise CheckpointError(
             f"classifier has {count} outputs, but id2label in config.json names {len(names)} "
@@ -254,10 +223,7 @@ def labels_of(config: Config, classifier: Floats) -> tuple[str, ...]:
             f"config.json: num_labels is {config['num_labels']!r}, but classifier has {count} "
             "outputs, as id2label has names: leave it out"
         )
-    labels = [names[i] for i in outputs]
-    for index, name in enumerate(labels):
-        if name is None or not str(name).strip():
-            raise CheckpointError(f"config.json: id2label calls output {index} {name!r}: name it")
+    labels = tuple(str(names[i]) for i in outputs)
     others = config.get("label2id")
     for name, index in others.items() if isinstance(others, dict) else ():
         if name in labels and index != labels.index(name):
@@ -265,7 +231,7 @@ def labels_of(config: Config, classifier: Floats) -> tuple[str, ...]:
                 f"config.json: {name!r} is {index!r} in label2id and {labels.index(name)} in "
                 "id2label: one of the two is wrong"
             )
-    return tuple(map(str, labels))
+    return labels
 
 
 _PROBLEMS = {
@@ -275,29 +241,26 @@ _PROBLEMS = {
 }
 
 
-def task_of(config: Config, classifier: Floats) -> str:
-    """What the outputs of a classifier mean: problem_type, and without one what transformers does.
+def answers_of(config: Config, classifier: Floats) -> dict[str, Any]:
+    """The fields `labels` and `task` of the EncoderSpec whose last layer is this classifier.
 
-    That is a regression of one output, and a class of several.
+    Without a problem_type one output is a regression, as in transformers.
     """
     count, problem = classifier.shape[0], config.get("problem_type")
-    if problem is None:
-        return REGRESSION if count == 1 else CLASSIFICATION
-    if not isinstance(problem, str) or problem not in _PROBLEMS:
-        raise CheckpointError(
-            f"config.json: problem_type is {problem!r}: it must be one of {', '.join(_PROBLEMS)}"
-        )
-    if count == 1 and _PROBLEMS[problem] == CLASSIFICATION:
+    task = REGRESSION if count == 1 else CLASSIFICATION
+    if problem is not None:
+        if not isinstance(problem, str) or problem not in _PROBLEMS:
+            raise CheckpointError(
+                f"config.json: problem_type is {problem!r}: it must be one of "
+                f"{', '.join(_PROBLEMS)}"
+            )
+        task = _PROBLEMS[problem]
+    if count == 1 and task == CLASSIFICATION:
         raise CheckpointError(
             "classifier has one output, but problem_type in config.json is "
             "single_label_classification, which needs 2: one output is a regression"
         )
-    return _PROBLEMS[problem]
-
-
-def answers_of(config: Config, classifier: Floats) -> dict[str, Any]:
-    """The fields `labels` and `task` of the EncoderSpec whose last layer is this classifier."""
-    return {"labels": labels_of(config, classifier), "task": task_of(config, classifier)}
+    return {"labels": labels_of(config, classifier), "task": task}
 
 
 def identity(width: int) -> Arrays:

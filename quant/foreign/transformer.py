@@ -39,6 +39,7 @@ from quant.model.spec import (
 )
 from quant.model.window import Windows
 
+OWN = "bert2rtl-transformer"
 NONE, ALIBI, BUCKETS = BIASES = ("none", "alibi", "buckets")
 
 BASE_MAX = 10**9
@@ -124,7 +125,7 @@ def transformer(
         norm="pre" if pre else "post",
         embedding_norm=embedding_norm,
         pooling=pooling,
-        activation=activation(config, "hidden_act", None),
+        activation=activation(config, "hidden_act"),
         epsilon=number(config, "layer_norm_eps"),
         position_bias=bool(bias),
         windows=_windows(config.get("window"), layers),

@@ -1,37 +1,25 @@
-"""Encoders of images: how their checkpoints map to a front end, an EncoderSpec and its arrays.
+"""Encoders of images: rows of the table of families, and how their weights make a front end.
 
-The encoders are pre-norm with a final norm, which EncoderSpec has; what makes rows of an image is
-`quant.images.front.Front`. The token table of the arrays is zero: rows take its place (`given`).
-
-- ViT: Dosovitskiy et al., "An image is worth 16 x 16 words" (2021)
-- DeiT: Touvron et al., "Training data-efficient image transformers" (2021)
-- DINOv2: Oquab et al. (2023), with registers Darcet et al. (2024)
-- CLIP: Radford et al. (2021), SigLIP: Zhai et al. (2023)
+ViT (Dosovitskiy et al., 2021), DeiT (Touvron et al., 2021), DINOv2 (Oquab et al., 2023), with
+registers (Darcet et al., 2024), CLIP (Radford et al., 2021) and SigLIP (Zhai et al., 2023) are
+pre-norm with a final norm; `quant.images.front.Front` makes rows of an image.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import isqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from golden.model import TOKENS_MAX
-from quant.foreign import heads, processor
-from quant.foreign.heads import Base, Head
+from quant.foreign import layouts
+from quant.foreign.config import Options
+from quant.foreign.layouts import Family, Head
 from quant.foreign.sentence import Layout
-from quant.foreign.tensors import (
-    Config,
-    Tensors,
-    activation,
-    boolean,
-    clip_layers,
-    head_size,
-    integer,
-    number,
-)
-from quant.images.front import Front, Steps
+from quant.foreign.tensors import Tensors, integer, number
+from quant.images import front as front_end
+from quant.images.front import Front
 from quant.model.spec import (
     CLASSIFICATION,
     EMBEDDING,
@@ -41,335 +29,208 @@ from quant.model.spec import (
     Floats,
 )
 
-_PAINTS = "paints patches that were masked, which nothing here computes"
-_TEACHER = "is two classifiers, on the class token and on the distillation token"
-_BOTH = "reads the class token beside the mean of the patches, twice the hidden size"
-_BEFORE_NORM = "reads the mean of the patches before the final norm, without the class token"
-_CLASS = (
-    Head("ForImageClassification", CLASSIFICATION, ("classifier",)),
-    Head("Model", EMBEDDING),
-    Head("ForMaskedImageModeling", "", marks=("decoder.",), why=_PAINTS),
-)
-_DINO = (
-    Head("Model", EMBEDDING),
-    Head("ForImageClassification", "", marks=("classifier.",), why=_BOTH),
-)
-_TEXTS = ("text_model.", "text_projection.", "visual_projection.", "logit_scale", "logit_bias")
-_INPUTS = ("query", "key", "value")
-_SIDE = "the image side alone is taken"
-_PROJECTION = ("visual_projection",)
-BASES = {
-    "clip_vision_model": Base("CLIP", "vision_model", (
-        Head("VisionModel", EMBEDDING),
-        Head("VisionModelWithProjection", EMBEDDING, _PROJECTION, parts=("weight",)),
-        Head("Model", EMBEDDING, _PROJECTION, parts=("weight",), marks=_TEXTS, note=_SIDE),
-        Head("ForImageClassification", "", marks=("classifier.",), why=_BEFORE_NORM),
-    )),
-    "deit": Base("DeiT", "deit", (*_CLASS, Head(
-        "ForImageClassificationWithTeacher", "", marks=("cls_classifier.", "distillation_"),
-        why=_TEACHER,
-    ))),
-    "dinov2": Base("Dinov2", "dinov2", _DINO),
-    "dinov2_with_registers": Base("Dinov2WithRegisters", "dinov2_with_registers", _DINO),
-    "siglip_vision_model": Base("Siglip", "vision_model", (
-        Head("VisionModel", EMBEDDING),
-        Head("Model", EMBEDDING, marks=_TEXTS, note=f"{_SIDE}, with the mean of its patches"),
-        Head("ForImageClassification", CLASSIFICATION, ("classifier",)),
-    )),
-    "vit": Base("ViT", "vit", _CLASS),
-}  # fmt: skip
-"""The families of `transformers` by their model_type."""
-
 
 @dataclass(frozen=True)
-class Embedding:
-    """What of a front end the weights hold, as their family names it.
+class Images:
+    """A family of encoders of images.
 
-    projection [H, C, h, w] and bias [H] of the patches. positions: of the patches [P, H]. before:
-    the rows before the patches [S, H], positions included, and their names. resampled: what makes
-    positions of P others for a grid of another size; None where the family takes one size alone.
+    before: the rows before the patches that have positions. antialias: of positions in another
+    size; None where there is one size alone.
     """
 
-    projection: Floats
-    bias: Floats
-    positions: Floats
-    before: Floats
-    names: tuple[str, ...] = ()
-    resampled: Callable[[Floats, tuple[int, int]], Floats] | None = None
+    family: Family
+    before: tuple[str, ...]
+    antialias: bool | None
+
+
+def _images(
+    name: str,
+    prefix: str,
+    heads: Mapping[str, Head],
+    before: tuple[str, ...] = ("cls_token",),
+    antialias: bool | None = None,
+    **fixed: Any,
+) -> Images:
+    fields = {"vocabulary": 1, "positions": 1, "types": 0, "norm": "pre", "given": True}
+    fields |= {"embedding_norm": False, "pooling": "first"} | fixed
+    ratio = None if antialias is None else {"ffn": _ffn}
+    tables = {"embedding.norm": "pre_layrnorm", "final.norm": "layernorm|post_layernorm"}
+    pooler = "head" if prefix == "vision_model" else "pooler"
+    family = Family(
+        name, (prefix,), heads, tables, "", _PARTS, pooler, ratio or {}, fields,
+        beside=("text_model.", "text_projection.", "logit_"), also=("encoder", "layers"),
+    )  # fmt: skip
+    return Images(family, before, antialias)
+
+
+def _ffn(config: Options) -> int:
+    return int(integer(config, "hidden_size") * number(config, "mlp_ratio"))
+
+
+_PARTS = {
+    "q": "attention.attention.query|attention.q_proj|self_attn.q_proj",
+    "k": "attention.attention.key|attention.k_proj|self_attn.k_proj",
+    "v": "attention.attention.value|attention.v_proj|self_attn.v_proj",
+    "o": "attention.output.dense|attention.o_proj|self_attn.out_proj",
+    "ffn.up": "intermediate.dense|mlp.fc1",
+    "ffn.down": "output.dense|mlp.fc2",
+    "norm1": "layernorm_before|norm1|layer_norm1",
+    "norm2": "layernorm_after|norm2|layer_norm2",
+}
+_LAYERS = ("encoder.layer.{}", "encoder.layers.{}", "layers.{}")
+_SCALES = {"o": "layer_scale1.lambda1", "ffn.down": "layer_scale2.lambda1"}
+_PATCHES = ("embeddings.patch_embeddings.projection", "embeddings.patch_embedding")
+_POSITIONS = ("embeddings.position_embeddings", "embeddings.position_embedding.weight")
+_ROWS = {"cls_token": "[CLS]", "class_embedding": "[CLS]", "distillation_token": "[DIST]"}
+"""Names that tensors have by family and version, and those of the rows."""
+
+_BARE, _PROJECTED = Head(EMBEDDING), Head(EMBEDDING, ("visual_projection",))
+_MODEL = {"Model": _BARE}
+_CLASSES = {"ForImageClassification": Head(CLASSIFICATION, ("classifier",)), **_MODEL}
+_CLIP = {"VisionModel": _BARE, "VisionModelWithProjection": _PROJECTED, "Model": _PROJECTED}
+FAMILIES = {
+    "clip_vision_model": _images(
+        "CLIP", "vision_model", _CLIP, ("class_embedding",), embedding_norm=True
+    ),
+    "deit": _images("DeiT", "deit", _CLASSES, ("cls_token", "distillation_token")),
+    "dinov2": _images("Dinov2", "dinov2", _MODEL, antialias=False),
+    "dinov2_with_registers": _images(
+        "Dinov2WithRegisters", "dinov2_with_registers", _MODEL, antialias=True
+    ),
+    "siglip_vision_model": _images(
+        "Siglip", "vision_model", {"VisionModel": _BARE, **_CLASSES}, (), pooling="mean"
+    ),
+    "vit": _images("ViT", "vit", _CLASSES),
+}
+"""By model_type."""
 
 
 def load(
-    config: Config, tensors: Tensors, layout: Layout, task: str | None
-) -> tuple[EncoderSpec, Arrays, list[str], Front]:
-    """The encoder, its head and its front end; task as in `heads.choose`."""
-    family = config["model_type"]
-    base = BASES[family]
-    prefix = tensors.prefix(base.prefix)
-    head, notes = heads.choose(base, prefix, config, tensors, layout, task)
-    steps = processor.read(layout.encoder, family, integer(config, "num_channels"))
-    fields = _fields(config, family)
-    if family in ("clip_vision_model", "siglip_vision_model"):
-        embedding, arrays = _contrastive(config, tensors, prefix)
-        pooled = bool(tensors.drop(f"{prefix}head.")) or config.get("vision_use_head") is True
-        if pooled and head.kind == "VisionModel":
-            if task != EMBEDDING:
-                raise CheckpointError(
-                    "head: SiglipVisionModel pools the patches by attention of a learned query, "
-                    f"which nothing here computes: --task {EMBEDDING} takes their mean instead"
-                )
-            notes = [*notes, "the mean of the patches takes the place of the pooling by attention"]
-    else:
-        embedding, arrays = _vit(config, tensors, prefix, dino=base.heads is _DINO)
-        tensors.drop(f"{prefix}embeddings.mask_token")
-    front = _front(config, steps, embedding, layout.encoder, fields["hidden"])
-    behind, choices = heads.take(base, prefix, head, config, tensors, layout, fields["hidden"])
-    count = len(front.tokens)
-    if count > TOKENS_MAX:
-        raise CheckpointError(
-            f"embedding.position: an image has {count:,} tokens: an accelerator takes "
-            f"{TOKENS_MAX:,} at most"
-        )
-    zeros = np.zeros((count, fields["hidden"]), np.float32)
-    arrays |= {"embedding.token": zeros, "embedding.position": zeros.copy()} | behind
-    fields |= {"vocabulary": count, "positions": count, "norm": "pre", "given": True}
-    return EncoderSpec(**{**choices, **fields}), arrays, notes, front
+    config: Options, tensors: Tensors, layout: Layout, task: str | None
+) -> tuple[EncoderSpec, Arrays, list[str], Front, str]:
+    """The encoder, its head, notes, its front end, and its class in `transformers`.
 
-
-def _fields(config: Config, family: str) -> dict[str, Any]:
-    hidden, count = integer(config, "hidden_size"), integer(config, "num_attention_heads")
-    if family.startswith("dinov2"):
-        ffn = int(hidden * number(config, "mlp_ratio"))
-    else:
-        ffn = integer(config, "intermediate_size")
-    return {
-        "layers": integer(config, "num_hidden_layers"),
-        "hidden": hidden,
-        "heads": count,
-        "head_size": head_size(hidden, count),
-        "ffn": ffn,
-        "activation": activation(config, "hidden_act"),
-        "epsilon": number(config, "layer_norm_eps"),
-        "embedding_norm": family == "clip_vision_model",
-        "pooling": "mean" if family == "siglip_vision_model" else "first",
-    }
-
-
-def _vit(config: Config, tensors: Tensors, prefix: str, dino: bool) -> tuple[Embedding, Arrays]:
-    """ViT and DeiT, and DINOv2, whose branches each end in a factor of every channel."""
-    registers = config["model_type"] == "dinov2_with_registers"
-    source = f"{prefix}embeddings"
-    before = [tensors.rows(f"{source}.cls_token")]
-    if f"{source}.distillation_token" in tensors:
-        before.append(tensors.rows(f"{source}.distillation_token"))
-    names = ("[CLS]", "[DIST]")[: len(before)]
-    positions = tensors.rows(f"{source}.position_embeddings")
-    if {row.shape for row in before} != {positions[:1].shape}:
-        raise CheckpointError(
-            f"{source}.cls_token has shape {before[0].shape}, and position_embeddings "
-            f"{positions.shape}: one row of as many channels is needed"
-        )
-    rows = np.concatenate(before) + positions[: len(before)]
-    if registers:
-        tokens = tensors.rows(f"{source}.register_tokens")
-        if len(tokens) != integer(config, "num_register_tokens"):
-            raise CheckpointError(
-                f"config.json: num_register_tokens is {config['num_register_tokens']}, but "
-                f"{source}.register_tokens has {len(tokens)} rows"
-            )
-        rows = np.concatenate([rows, tokens])
-        names += tuple(f"[REG{i + 1}]" for i in range(len(tokens)))
-    projection = f"{source}.patch_embeddings.projection"
-    embedding = Embedding(
-        projection=tensors.take(f"{projection}.weight"),
-        bias=tensors.take(f"{projection}.bias"),
-        positions=positions[len(before) :],
-        before=rows,
-        names=names,
-        resampled=(lambda grid, size: resampled(grid, size, registers)) if dino else None,
+    task: the one that is asked for, None for its own. Raises CheckpointError naming what does not
+    map.
+    """
+    row, hidden, task = (
+        FAMILIES[config["model_type"]],
+        integer(config, "hidden_size"),
+        task or layout.task,
     )
-    biased = boolean(config, "qkv_bias")
-    norms = ("norm1", "norm2") if dino else ("layernorm_before", "layernorm_after")
-    # As transformers calls them since its version 5, which still saves the older names.
-    recent = any(".attention.q_proj." in name for name in tensors.names)
-    layers = f"{prefix}layers" if recent and not dino else f"{prefix}encoder.layer"
-    inputs = [f"{name[0]}_proj" if recent else f"attention.{name}" for name in _INPUTS]
-    output = "o_proj" if recent else "output.dense"
-    up, down = ("mlp.fc1", "mlp.fc2") if dino or recent else ("intermediate.dense", "output.dense")
-    arrays: Arrays = {}
-    for i in range(integer(config, "num_hidden_layers")):
-        layer, target = f"{layers}.{i}", f"layer.{i}"
-        for name in inputs:
-            part = name.removeprefix("attention.")[0]
-            arrays |= tensors.linear(f"{layer}.attention.{name}", f"{target}.{part}", bias=biased)
-        arrays |= tensors.linear(f"{layer}.attention.{output}", f"{target}.o")
-        arrays |= tensors.linear(f"{layer}.{up}", f"{target}.ffn.up")
-        arrays |= tensors.linear(f"{layer}.{down}", f"{target}.ffn.down")
-        for name, norm in zip(norms, ("norm1", "norm2")):
-            arrays |= tensors.norm(f"{layer}.{name}", f"{target}.{norm}")
-        if dino:
-            _scale(arrays, f"{target}.o", tensors.take(f"{layer}.layer_scale1.lambda1"))
-            _scale(arrays, f"{target}.ffn.down", tensors.take(f"{layer}.layer_scale2.lambda1"))
-    return embedding, arrays | tensors.norm(f"{prefix}layernorm", "final.norm")
+    prefix = tensors.prefix(row.family.prefixes[0])
 
-
-def _scale(arrays: Arrays, name: str, factors: Floats) -> None:
-    """LayerScale: the outputs of a linear layer times a factor each."""
-    weight, bias = arrays[f"{name}.weight"], arrays[f"{name}.bias"]
-    if factors.shape != bias.shape:
-        raise CheckpointError(
-            f"{name}: layer_scale has shape {factors.shape}: one for each of the {len(bias)} "
-            "outputs is needed"
+    def place(names: tuple[str, ...]) -> str:
+        there = (
+            x for x in names if any(n.startswith(prefix + x.split("{")[0]) for n in tensors.names)
         )
-    arrays |= {f"{name}.weight": weight * factors[:, None], f"{name}.bias": bias * factors}
+        return next(there, names[0])
 
+    def rows(name: str) -> Floats:
+        tensor = tensors.take(f"{prefix}{name}")
+        if tensor.shape[-1:] != (hidden,):
+            raise CheckpointError(f"{name} has shape {tensor.shape}: rows of {hidden} are needed")
+        return tensor.reshape(-1, hidden)
 
-def _contrastive(config: Config, tensors: Tensors, prefix: str) -> tuple[Embedding, Arrays]:
-    """The image side of CLIP, with a class token and a norm before the layers, and of SigLIP."""
-    clip = config["model_type"] == "clip_vision_model"
-    source = f"{prefix}embeddings"
-    positions = tensors.table(f"{source}.position_embedding.weight")
-    projection = tensors.take(f"{source}.patch_embedding.weight")
-    hidden = positions.shape[1]
-    if clip:
-        token = tensors.take(f"{source}.class_embedding")
-        if token.shape != (hidden,):
-            raise CheckpointError(f"{source}.class_embedding has shape {token.shape}: not {hidden}")
-        before, bias = token[None] + positions[:1], np.zeros(len(projection), np.float32)
-    else:
-        before = np.zeros((0, hidden), np.float32)
-        bias = tensors.take(f"{source}.patch_embedding.bias")
-    names = ("[CLS]",) if clip else ()
-    embedding = Embedding(projection, bias, positions[len(before) :], before, names)
-    arrays = tensors.norm(f"{prefix}pre_layrnorm", "embedding.norm") if clip else {}
-    layers = integer(config, "num_hidden_layers")
-    arrays |= clip_layers(tensors, f"{prefix}encoder.layers", layers)
-    return embedding, arrays | tensors.norm(f"{prefix}post_layernorm", "final.norm")
-
-
-def _front(config: Config, steps: Steps, embedding: Embedding, folder: Path, hidden: int) -> Front:
-    """The front end, with the image in the size to which the image processor brings it."""
-    pairs = config["model_type"] in ("vit", "deit", "dinov2", "dinov2_with_registers")
-    size, patch = (_pair(config, name, pairs) for name in ("image_size", "patch_size"))
-    wanted = (hidden, integer(config, "num_channels"), *patch)
-    for name, found, shape in (
-        ("projection.weight", embedding.projection.shape, wanted),
-        ("projection.bias", embedding.bias.shape, (hidden,)),
-        ("position_embeddings", embedding.positions.shape[1:], (hidden,)),
-        ("tokens before the patches", embedding.before.shape[1:], (hidden,)),
-    ):
-        if found != shape:
+    positions, count = rows(place(_POSITIONS)), len(row.before)
+    tokens = [rows(f"embeddings.{name}") for name in row.before]
+    if row.antialias:
+        tokens.append(rows("embeddings.register_tokens"))
+    before = np.concatenate([*tokens, positions[:0]])
+    before[:count] += positions[:count]
+    names = [_ROWS[name] for name in row.before]
+    names += [f"[REG{i + 1}]" for i in range(len(before) - count)]
+    front = _front(
+        config,
+        tensors,
+        layout.encoder,
+        prefix + place(_PATCHES),
+        row,
+        positions[count:],
+        before,
+        names,
+    )
+    tensors.drop(f"{prefix}embeddings.mask_token")
+    pooled = any(name.startswith(f"{prefix}head.") for name in tensors.names)
+    family = replace(row.family, layer=place(_LAYERS))
+    bare = replace(layout, task=None)
+    spec, arrays, notes, name = layouts.load(family, config, tensors, bare, task)
+    if pooled and spec.task == EMBEDDING:
+        notes.append("the mean of the patches takes the place of the pooling by attention")
+        if name == "SiglipVisionModel" and task != EMBEDDING:
             raise CheckpointError(
-                f"embedding.{name} has shape {found}: the config asks for {shape}"
+                "head: SiglipVisionModel pools the patches by attention of a learned query, which "
+                f"nothing here computes: --task {EMBEDDING} takes their mean instead"
             )
-    positions = embedding.positions
-    grid = size[0] // patch[0], size[1] // patch[1]
-    if len(positions) != grid[0] * grid[1] or not len(positions):
+    for i in range(0 if row.antialias is None else spec.layers):
+        for ours, theirs in _SCALES.items():
+            factors = tensors.take(f"{prefix}{family.layer.format(i)}.{theirs}")
+            for part, by in (("weight", factors[:, None]), ("bias", factors)):
+                arrays[f"layer.{i}.{ours}.{part}"] = arrays[f"layer.{i}.{ours}.{part}"] * by
+    zeros = np.zeros((len(front.tokens), hidden), np.float32)
+    arrays |= {"embedding.token": zeros, "embedding.position": zeros.copy()}
+    if name in ("CLIPModel", "SiglipModel"):  # whose image side alone is taken
+        name = name.replace("Model", "VisionModelWithProjection" if spec.width else "VisionModel")
+    return replace(spec, vocabulary=len(zeros), positions=len(zeros)), arrays, notes, front, name
+
+
+def _front(
+    config: Options,
+    tensors: Tensors,
+    folder: Path,
+    patches: str,
+    row: Images,
+    positions: Floats,
+    before: Floats,
+    names: list[str],
+) -> Front:
+    """The front end, for images in the size to which the image processor brings them."""
+    weight, asked = tensors.take(f"{patches}.weight"), config["image_size"]
+    size = (asked, asked) if isinstance(asked, int) else tuple(asked)
+    options, (height, width) = front_end.read(folder, weight.shape[1], size)
+    grid, side = (height // weight.shape[2], width // weight.shape[3]), isqrt(len(positions))
+    if row.antialias is None and (height, width) != size:
         raise CheckpointError(
-            f"config.json: image_size is {config['image_size']} and patch_size "
-            f"{config['patch_size']}, which are {grid[0]} x {grid[1]} patches, but the weights "
-            f"have {len(positions)} positions"
+            f"{folder}: {front_end.PREPROCESSOR} makes images of {height} x {width}, and the model "
+            f"has positions for {size}, image_size of config.json: give both one size"
         )
-    if not all(np.isfinite(x).all() for x in (embedding.projection, embedding.bias, positions)):
-        raise CheckpointError("embedding: a value of the projection or positions is not finite")
-    fixed = steps.fixed() or (size if steps == _unsized(steps) else None)
-    if embedding.resampled is None:
-        if fixed is not None and fixed != size:
-            raise CheckpointError(
-                f"{folder}: images become {fixed[0]} x {fixed[1]} pixels (size and crop_size of "
-                f"{processor.PREPROCESSOR}), and the model has positions for {size[0]} x {size[1]} "
-                "(image_size of config.json): transformers refuses that, too: give both one size"
-            )
-    elif fixed is None:
-        raise CheckpointError(
-            f"{folder / processor.PREPROCESSOR}: size is {steps.size} without a crop, so that each "
-            "image has another number of tokens: set do_center_crop and crop_size"
-        )
-    else:
-        size = fixed
-        positions = _positions(
-            positions, (size[0] // patch[0], size[1] // patch[1]), size, embedding
-        )
+    if row.antialias is not None and (grid != (side, side) or height != width):
+        square = positions[: side * side].reshape(side, side, -1)
+        positions = resampled(square, grid, row.antialias).reshape(-1, before.shape[1])
+    if f"{patches}.bias" in tensors:
+        positions = positions + tensors.take(f"{patches}.bias")
     return Front(
-        steps=steps,
-        height=size[0],
-        width=size[1],
-        projection=embedding.projection,
-        offsets=(positions + embedding.bias).astype(np.float32),
-        before=embedding.before,
-        names=embedding.names,
+        options=options,
+        height=height,
+        width=width,
+        projection=weight,
+        offsets=positions.astype(np.float32),
+        before=before,
+        names=tuple(names),
     )
 
 
-def _unsized(steps: Steps) -> Steps:
-    """The same steps without a change of size."""
-    return Steps(
-        resample=steps.resample, scale=steps.scale, mean=steps.mean, deviation=steps.deviation
-    )
-
-
-def _positions(
-    positions: Floats, grid: tuple[int, int], size: tuple[int, int], embedding: Embedding
-) -> Floats:
-    """DINOv2's positions for an image of another size, as transformers takes them from a square."""
-    if len(positions) == grid[0] * grid[1] and size[0] == size[1]:
-        return positions
-    side = isqrt(len(positions))
-    if side * side != len(positions) or 0 in grid:
-        raise CheckpointError(
-            f"embedding.position: {len(positions)} positions, which are no square, for an image of "
-            f"{size[0]} x {size[1]} pixels: give image_size and crop_size one size"
-        )
-    assert embedding.resampled is not None
-    found = embedding.resampled(positions.reshape(side, side, -1), grid)
-    return found.reshape(grid[0] * grid[1], -1)
-
-
-def resampled(grid: Floats, size: tuple[int, int], smooth: bool) -> Floats:
+def resampled(grid: Floats, size: tuple[int, int], antialias: bool) -> Floats:
     """A grid [h, w, H] in another size by bicubic interpolation, as torch's `interpolate` does it.
 
-    Corners are not aligned. smooth: with a wider kernel where it gets smaller (antialias). Keys,
-    "Cubic convolution interpolation for digital image processing" (1981).
+    Corners are not aligned. Keys, "Cubic convolution interpolation for digital image processing"
+    (1981).
     """
-    down, across = (_kernel(old, new, smooth) for old, new in zip(grid.shape[:2], size))
+    down, across = (_kernel(old, new, antialias) for old, new in zip(grid.shape[:2], size))
     found = np.einsum("ih,jw,hwc->ijc", down, across, grid.astype(np.float64), optimize=True)
     return found.astype(np.float32)
 
 
-def _kernel(old: int, new: int, smooth: bool) -> Floats:
+def _kernel(old: int, new: int, antialias: bool) -> Floats:
     """Weights [new, old] of the old rows in each new one."""
-    scale = old / new
-    weights = np.zeros((new, old))
-    for i in range(new):
-        centre = scale * (i + 0.5)
-        if smooth:
-            wide = max(scale, 1.0)
-            first = max(0, int(centre - 2 * wide + 0.5))
-            last = min(old, int(centre + 2 * wide + 0.5))
-            places = np.arange(first, last)
-            found = _cubic((places - centre + 0.5) / wide, -0.5)
-            weights[i, places] = found / found.sum()
-        else:
-            place = int(np.floor(centre - 0.5))
-            for j in range(place - 1, place + 3):
-                weights[i, min(max(j, 0), old - 1)] += _cubic(np.array(centre - 0.5 - j), -0.75)
-    return weights
-
-
-def _cubic(x: Floats, a: float) -> Floats:
-    """Keys' kernel: 1 at 0, 0 at all other whole numbers and beyond 2."""
-    x = np.abs(x)
-    inner = ((a + 2) * x - (a + 3)) * x * x + 1
-    outer = ((x - 5) * x + 8) * x * a - 4 * a
-    return np.where(x <= 1, inner, np.where(x < 2, outer, 0.0))
-
-
-def _pair(config: Config, name: str, pairs: bool) -> tuple[int, int]:
-    """Height and width; of families that take a pair, one number is both."""
-    value: Any = config.get(name)
-    both = list(value) if pairs and isinstance(value, list | tuple) else [value, value]
-    if len(both) != 2 or not all(type(one) is int and 1 <= one <= 1 << 16 for one in both):
-        allowed = "a whole number or a pair" if pairs else "a whole number"
-        raise CheckpointError(
-            f"config.json: {name} is {value!r}: it must be {allowed}, from 1 to 65,536"
-        )
-    return both[0], both[1]
+    wide, a = (max(old / new, 1.0), -0.5) if antialias else (1.0, -0.75)
+    centre = old / new * (np.arange(new)[:, None] + 0.5)
+    x = np.abs(np.arange(-2, old + 2) + 0.5 - centre) / wide
+    inner, outer = ((a + 2) * x - (a + 3)) * x * x + 1, ((x - 5) * x + 8) * x * a - 4 * a
+    weights = np.where(x <= 1, inner, np.where(x < 2, outer, 0.0))
+    if antialias:
+        weights = weights[:, 2:-2]
+        return weights / weights.sum(1, keepdims=True)
+    weights[:, 2] += weights[:, :2].sum(1)
+    weights[:, -3] += weights[:, -2:].sum(1)
+    return weights[:, 2:-2]

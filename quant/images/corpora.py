@@ -1,13 +1,9 @@
-"""Images by name, with a fixed split: the digits of the package scikit-learn.
+"""The digits of the package scikit-learn, with a fixed split.
 
-1,797 handwritten digits of 8 x 8 pixels by 13 people, the test set of the UCI machine learning
-repository's "Optical recognition of handwritten digits" (Alpaydin and Kaynak, 1998). Only the
-package's file is read.
-
-The split is a function of the images alone, of which no two are the same: within each label they
-are ordered by SHA-256 of the seed and their pixels; the first go to the test split, the next to
-validation, the rest to train; then every split is put in that same order. So test and validation
-have as many of each label, and any prefix of a split is a random sample of it.
+1,797 handwritten digits of 8 x 8 pixels by 13 people (Alpaydin and Kaynak, 1998). Within each
+label, images are ordered by SHA-256 of the seed and their pixels; the first go to the test split,
+the next to validation, the rest to train. Each split has that same order, so any prefix is a random
+sample.
 """
 
 import gzip
@@ -22,7 +18,7 @@ from cli.extras import how
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.texts.rows import TextError
+from quant.texts.data_file import TextError
 
 Images = tuple[NDArray[np.uint8], NDArray[np.int64]]
 """Images [n, height, width] and their labels [n]."""
@@ -39,18 +35,16 @@ _SPLITS: dict[str, tuple[int, int | None]] = {
 
 
 def digits(split: str) -> Images:
-    """The digits of one split: test 360, validation 180, train 1,257.
+    """The digits of one split: test 360, validation 180, train 1,257; ink is 255.
 
-    A pixel v of the file, 0 to 16, is round(255 v / 16) here, half to even; ink is white. Raises
-    TextError for an unknown split or when scikit-learn is not installed.
+    Raises TextError for an unknown split, and where scikit-learn is not installed.
     """
     if split not in _SPLITS:
         raise TextError(f"no split named {split!r}: choose one of {', '.join(_SPLITS)}")
     images, labels = _digits()
     order = sorted(range(len(images)), key=lambda i: _hash(images[i]))
-    chosen: set[int] = set()
-    for label in range(len(LABELS)):
-        chosen |= set([i for i in order if labels[i] == label][slice(*_SPLITS[split])])
+    of_label = [[i for i in order if labels[i] == label] for label in range(len(LABELS))]
+    chosen = {i for some in of_label for i in some[slice(*_SPLITS[split])]}
     places = [i for i in order if i in chosen]
     return images[places], labels[places]
 

@@ -1,19 +1,18 @@
 """How an image becomes rows of the residual stream, on the host.
 
-An encoder of images (Dosovitskiy et al., "An image is worth 16 x 16 words", 2021) cuts the image
-into patches, projects each to the hidden size and adds its position; a class token and others stand
-before them. All of it is done here in NumPy, and the accelerator takes the rows in place of a table
-of tokens. Resizing is Pillow's, whose filters transformers' own image processors use.
+An encoder of images (Dosovitskiy et al., "An image is worth 16 x 16 words", 2021) reads patches,
+each projected to the hidden size and with its position, behind a class token and others.
+transformers' image processor for Pillow makes pixel values, without torch, and NumPy the rows.
 """
 
 import io
-import zipfile
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from math import ceil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from cli import files
@@ -24,135 +23,50 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from golden import store
-from quant.images.files import check
+from golden.model import TOKENS_MAX
 from quant.model.spec import CheckpointError, Floats, InputError
 
 FILE = "front.npz"
-"""The arrays of the front end in a quantized model's folder."""
+PREPROCESSOR = "preprocessor_config.json"
+PROCESSORS = (PREPROCESSOR, "processor_config.json")
+"""The files that may hold the options of an image processor."""
 
-
-_PIXELS = 1 << 26
-"""The most that an image is resized to."""
-
-_ARRAYS = ("before", "offsets", "projection")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Steps:
-    """What happens to the pixels before they are cut into patches, in this order.
-
-    size: resized to its `height` and `width`; to its `shortest_edge`, where there is a
-    `longest_edge` only as far as that allows; or to what fits `max_height` and `max_width`. None:
-    not resized. resample: the number of Pillow's filter. crop: height and width that are cut out of
-    the middle, with black around an image that is smaller. scale: factor of the pixels, mean and
-    deviation: one a channel, which then make x into (x - mean) / deviation.
-    """
-
-    size: dict[str, int] | None = None
-    resample: int = Image.Resampling.BILINEAR
-    crop: tuple[int, int] | None = None
-    scale: float | None = None
-    mean: tuple[float, ...] | None = None
-    deviation: tuple[float, ...] | None = None
-
-    def shown(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """An image [h, w] or [h, w, 3] after resizing and cutting."""
-        if self.size is not None:
-            height, width = resized(image.shape[0], image.shape[1], self.size)
-            if min(height, width) < 1 or height * width > _PIXELS:
-                raise InputError(
-                    f"the image is {image.shape[1]} x {image.shape[0]} pixels and would be resized "
-                    f"to {width} x {height}: its longer side is too many times the shorter: cut it"
-                )
-            scaled = Image.fromarray(image).resize((width, height), self.resample)
-            image = np.asarray(scaled)
-        return image if self.crop is None else _middle(image, *self.crop)
-
-    def values(self, image: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """What the pixels [h, w, c] are to the model, channels last; rounded as transformers do."""
-        x = image.astype(np.float32)
-        if self.scale is not None:
-            x = (image.astype(np.float64) * self.scale).astype(np.float32)
-        if self.mean is not None and self.deviation is not None:
-            mean, deviation = (np.array(y, np.float32) for y in (self.mean, self.deviation))
-            x = (x - mean) / deviation
-        return x
-
-    def fixed(self) -> tuple[int, int] | None:
-        """Height and width of every image after these steps; None where they depend on it."""
-        if self.crop is not None or self.size is None or "height" not in self.size:
-            return self.crop
-        return self.size["height"], self.size["width"]
-
-
-def resized(height: int, width: int, size: Mapping[str, int]) -> tuple[int, int]:
-    """Height and width that an image of these has after resizing, as Steps says."""
-    if "height" in size:
-        return size["height"], size["width"]
-    if "max_height" in size:
-        factor = min(size["max_height"] / height, size["max_width"] / width)
-        return int(height * factor), int(width * factor)
-    short, exact = size["shortest_edge"], float(size["shortest_edge"])
-    low, high = min(height, width), max(height, width)
-    if "longest_edge" not in size:
-        long = int(short * high / low)
-        return (long, short) if width <= height else (short, long)
-    if high / low * short > size["longest_edge"]:
-        exact = size["longest_edge"] * low / high
-        short = round(exact)
-    if low == short:
-        return height, width
-    return (
-        (int(exact * height / width), short)
-        if width < height
-        else (
-            short,
-            int(exact * width / height),
-        )
-    )
-
-
-def _middle(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    """The middle of an image; a smaller one has black around it."""
-    rows, columns = image.shape[:2]
-    top, left = (rows - height) // 2, (columns - width) // 2
-    if top < 0 or left < 0:
-        canvas = np.zeros((max(height, rows), max(width, columns), *image.shape[2:]), np.uint8)
-        above, before = ceil((len(canvas) - rows) / 2), ceil((canvas.shape[1] - columns) / 2)
-        canvas[above : above + rows, before : before + columns] = image
-        image, top, left = canvas, top + above, left + before
-    return image[top : top + height, left : left + width]
+_ARRAYS, _OTHERS = ("before", "offsets", "projection"), ("height", "width", "names", "options")
+_LONGEST = 100  # times the shorter side: an image resized by that would fill the memory
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Front:
-    """A front end: steps, patches and their projection, with H hidden, C channels, P patches.
+    """A front end: image processor, patches and their projection; H hidden, C channels, P patches.
 
-    height, width: of the image that is cut into patches; what is left over at the right and at the
-    bottom is not read. channels are grey (1) or red, green and blue (3). projection: float32
-    [H, C, h, w] of a patch of h x w pixels. offsets: what is added to each patch [P, H], its
-    position and the projection's bias. before: the rows before the patches [S, H], positions
-    included, and names what these are called: [CLS], [DIST], [REG1] ...
+    options: of the image processor. height, width: of the image in patches; what is left over at
+    the right and at the bottom is not read. projection: [H, C, h, w] of a patch of h x w pixels; C
+    is 1 (grey) or 3 (RGB). offsets: of each patch [P, H], its position and the projection's bias.
+    before: the rows before the patches [S, H] with their positions; names: [CLS], [DIST], ...
     """
 
-    steps: Steps
+    options: Mapping[str, Any]
     height: int
     width: int
-    projection: NDArray[np.float32]
-    offsets: NDArray[np.float32]
-    before: NDArray[np.float32]
+    projection: Floats
+    offsets: Floats
+    before: Floats
     names: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if self.channels not in (1, 3):
-            raise UserError(f"num_channels is {self.channels}: it must be 1 (grey) or 3 (RGB)")
-        rows, columns = self.grid
-        if rows * columns == 0 or len(self.offsets) != rows * columns:
+        count, most = len(self.offsets), TOKENS_MAX - len(self.names)
+        if not 0 < self.grid[0] * self.grid[1] == count <= most or self.channels not in (1, 3):
             raise UserError(
-                f"{len(self.offsets)} positions for an image of {self.height} x {self.width} "
-                f"pixels in patches of {self.patch[0]} x {self.patch[1]}: it must be one for each "
-                f"of the {rows * columns} patches, and 1 or more"
+                f"{self}, and the weights have {count:,} positions: one is needed for each patch, "
+                f"1 to {most:,}, and 1 or 3 channels"
             )
+
+    def __str__(self) -> str:
+        before = "".join(f"{name} and " for name in self.names)
+        return (
+            f"images of {self.height} x {self.width} x {self.channels}: {before}{self.grid[0]} x "
+            f"{self.grid[1]} patches of {self.patch[0]} x {self.patch[1]}"
+        )
 
     @property
     def channels(self) -> int:
@@ -170,123 +84,139 @@ class Front:
 
     @cached_property
     def tokens(self) -> tuple[str, ...]:
-        """What the rows are called: the names of those before, then line and column of a patch."""
-        rows, columns = self.grid
-        return (
-            *self.names,
-            *(f"{row},{column}" for row in range(rows) for column in range(columns)),
-        )
+        """The names of the rows; that of a patch is its line and column."""
+        return *self.names, *(f"{row},{column}" for row, column in np.ndindex(self.grid))
 
-    def __str__(self) -> str:
-        rows, columns = self.grid
-        colours = "RGB" if self.channels == 3 else "grey"
-        before = f"{', '.join(self.names)} and " if self.names else ""
-        return (
-            f"images of {self.height} x {self.width} {colours} pixels: {before}{rows} x {columns} "
-            f"patches of {self.patch[0]} x {self.patch[1]}"
-        )
+    @cached_property
+    def processor(self) -> Any:
+        with TemporaryDirectory() as folder:
+            (Path(folder) / PREPROCESSOR).write_text(json.dumps(self.options))
+            return _processor(Path(folder))
 
-    def image(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The image [height, width] or [height, width, 3] as the model sees it, as pixels.
+    def pixels(self, image: NDArray[np.uint8], **options: Any) -> Floats:
+        """The pixel_values [C, height, width] of an image [h, w] or [h, w, 3].
 
-        Grey is made of RGB, or the other way round, as Pillow does. Raises InputError for what is
-        no image, and for a size that the steps do not bring to the one of the model.
+        options: in place of the processor's own. Raises InputError for what is no image, and for a
+        size that the processor does not bring to the one of the model.
         """
-        image = check(image, "the image")
-        picture = Image.fromarray(image).convert("L" if self.channels == 1 else "RGB")
-        found = self.steps.shown(np.asarray(picture))
-        if found.shape[:2] != (self.height, self.width):
-            changed = "" if self.steps == Steps() else f", {found.shape[0]} x {found.shape[1]} as "
-            after = f"{changed}preprocessed" if changed else ""
+        shape, sides = list(image.shape), image.shape[:2]
+        pixels = image.dtype == np.uint8 and (image.ndim == 2 or shape[2:] == [3])
+        if not pixels or not 0 < max(sides) <= _LONGEST * min(sides):
             raise InputError(
-                f"the image is {image.shape[0]} x {image.shape[1]} pixels{after}: the model takes "
-                f"{self.height} x {self.width} (height x width): resize or cut it first"
+                f"the image is {image.dtype} {shape}: it must be uint8 [height, width] or [height, "
+                f"width, 3], one side at most {_LONGEST} times the other"
+            )
+        found = _values(self.processor, Image.fromarray(image), self.channels, **options)
+        taken = (self.channels, self.height, self.width)
+        if found.shape != taken:
+            raise InputError(
+                f"the image is {shape}, and {PREPROCESSOR} makes {list(found.shape)} of it: the "
+                f"model takes {list(taken)}: resize or cut it first"
             )
         return found
 
-    def pixels(self, image: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """The model's input [C, height, width]: what transformers calls pixel_values."""
-        return self._values(self.image(image))
+    def seen(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The image [height, width] or [height, width, 3] as the model sees it."""
+        found = self.pixels(image, do_rescale=False, do_normalize=False).clip(0, 255)
+        return (found[0] if self.channels == 1 else found.transpose(1, 2, 0)).astype(np.uint8)
 
-    def _values(self, shown: NDArray[np.uint8]) -> NDArray[np.float32]:
-        x = self.steps.values(shown if shown.ndim == 3 else shown[:, :, None])
-        return np.ascontiguousarray(x.transpose(2, 0, 1))
+    def rows(self, pixels: Floats) -> Floats:
+        """The rows [S + P, H] of what `pixels` gives.
 
-    def rows(self, image: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """The rows of the residual stream [S + P, H] of an image [h, w] or [h, w, 3].
-
-        Sums are in float64 and rounded once, so that they do not depend on the machine. Raises
-        InputError as `image`.
+        Sums are in float64 and rounded once, so that they do not depend on the machine.
         """
-        return self.rows_of(self.image(image))
-
-    def rows_of(self, shown: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """The same of what `image` gives."""
         (rows, columns), (height, width) = self.grid, self.patch
-        x = self._values(shown)[:, : rows * height, : columns * width].astype(np.float64)
+        x = pixels[:, : rows * height, : columns * width].astype(np.float64)
         x = x.reshape(self.channels, rows, height, columns, width).transpose(1, 3, 0, 2, 4)
         weight = self.projection.reshape(len(self.projection), -1).astype(np.float64)
         patches = x.reshape(rows * columns, -1) @ weight.T + self.offsets
         return np.concatenate([self.before, patches.astype(np.float32)])
 
+    @cached_property
+    def content(self) -> bytes:
+        """The arrays as a .npz file."""
+        file = io.BytesIO()
+        np.savez(file, **{name: getattr(self, name) for name in _ARRAYS})
+        return file.getvalue()
+
     @property
     def facts(self) -> dict[str, Any]:
-        """As JSON values, with the hash of the arrays in their place."""
-        digest = sha256()
-        for name in _ARRAYS:
-            array: Floats = getattr(self, name)
-            digest.update(f"{name} {array.shape} ".encode())
-            digest.update(np.ascontiguousarray(array, "<f4").tobytes())
-        steps = {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(self.steps).items()
-        }
-        return {
-            "sha256": digest.hexdigest(),
-            "height": self.height,
-            "width": self.width,
-            "channels": self.channels,
-            "patch": list(self.patch),
-            "before": list(self.names),
-            "steps": steps | {"resample": int(self.steps.resample)},
-        }
+        """The other members as JSON values, and the hash of the arrays."""
+        others = {name: getattr(self, name) for name in _OTHERS}
+        return others | {"names": list(self.names), "sha256": sha256(self.content).hexdigest()}
 
     def save(self, folder: Path) -> None:
-        """Write the arrays to `front.npz` in ``folder``; the rest is in `facts`."""
-        content = io.BytesIO()
-        np.savez(content, **{name: getattr(self, name) for name in _ARRAYS})
-        files.write(folder / FILE, content.getvalue())
+        """Write the arrays into a quantized model's folder, whose description has `facts`."""
+        files.write(folder / FILE, self.content)
 
 
 def stored(folder: Path, facts: Mapping[str, Any]) -> Front:
-    """The front end that calibration wrote. CheckpointError where it is not that of this model."""
-    file = folder / FILE
+    """The front end that `save` wrote; CheckpointError where it is not that of this model."""
     try:
-        with file.open("rb") as content, np.load(content, allow_pickle=False) as archive:
+        content = (folder / FILE).read_bytes()
+        if sha256(content).hexdigest() != facts["sha256"]:
+            raise ValueError("its SHA-256 is another")
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in _ARRAYS}
-        steps: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in facts["steps"].items()
-        }
-        front = Front(
-            steps=Steps(**steps),
-            height=facts["height"],
-            width=facts["width"],
-            names=tuple(facts["before"]),
-            **arrays,
-        )
-        same = front.facts == dict(facts)
-    except OSError as error:
-        why = error.strerror or "it is no .npz file"
-        raise CheckpointError(f"cannot read {file}: {why}: calibrate again") from None
-    except (ValueError, EOFError, zipfile.BadZipFile):
-        raise CheckpointError(f"{file} is damaged: calibrate again") from None
-    except (KeyError, TypeError, AttributeError, IndexError):
+        others = {name: facts[name] for name in _OTHERS}
+        return Front(**arrays, **others | {"names": tuple(facts["names"])})
+    except Exception as error:  # of the system and NumPy, and by what somebody wrote into the JSON
         raise CheckpointError(
-            f"{folder / store.DESCRIPTION}: it does not say how an image is read: calibrate again"
+            f"{folder / FILE} is not the front end in {store.DESCRIPTION} ({_said(error)}): "
+            "calibrate again"
         ) from None
-    if not same:
-        raise CheckpointError(
-            f"{file}: its arrays are not those in {store.DESCRIPTION}: calibrate again"
+
+
+def read(
+    folder: Path, channels: int, size: tuple[int, int]
+) -> tuple[dict[str, Any], tuple[int, int]]:
+    """The options of a checkpoint's image processor, and height and width of what it makes.
+
+    That is ``size`` where it depends on the image. Raises CheckpointError where transformers runs
+    no such processor by Pillow, or its pixel values are not finite [channels, height, width].
+    """
+    processor, shapes = _processor(folder), set()
+    for factors in ((1, 1), (2, 3), (3, 2)):
+        picture = Image.new("L", (size[1] * factors[0], size[0] * factors[1]))
+        found = _values(processor, picture, channels)
+        if found.ndim != 3 or len(found) != channels or not np.isfinite(found).all():
+            raise CheckpointError(
+                f"{folder}: {PREPROCESSOR} makes {list(found.shape)} of an image: it must be "
+                f"finite [{channels}, height, width]"
+            )
+        shapes.add((found.shape[1], found.shape[2]))
+    return json.loads(processor.to_json_string()), shapes.pop() if len(shapes) == 1 else size
+
+
+def _processor(folder: Path) -> Any:
+    from transformers import AutoImageProcessor
+
+    try:
+        found = AutoImageProcessor.from_pretrained(
+            folder, backend="pil", trust_remote_code=False, local_files_only=True
         )
-    return front
+        if found.backend != "pil":
+            raise ValueError(f"{type(found).__name__} needs torchvision")
+    except Exception as error:  # whatever the file's options make the library raise
+        raise CheckpointError(
+            f"{folder}: {' or '.join(PROCESSORS)} must name an image processor that transformers "
+            f"runs by Pillow, as its save_pretrained writes it ({_said(error)})"
+        ) from None
+    return found
+
+
+def _values(processor: Any, image: Image.Image, channels: int, **options: Any) -> Floats:
+    try:
+        image = image.convert("L" if channels == 1 else "RGB")
+        with np.errstate(all="ignore"):
+            found = processor(image, return_tensors="np", **options)["pixel_values"]
+        return np.asarray(found[0], np.float32)
+    except Exception as error:  # of transformers, Pillow and NumPy, whatever an option makes of it
+        raise InputError(
+            f"{type(processor).__name__} of transformers takes no image of {image.height} x "
+            f"{image.width} pixels ({_said(error)}): mend {PREPROCESSOR}, or give another image"
+        ) from None
+
+
+def _said(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]

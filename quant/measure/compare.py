@@ -45,6 +45,11 @@ class TensorError:
             return 200.0 if not self.noise else -200.0
         return 10 * log10(self.signal / self.noise)
 
+    @property
+    def share(self) -> float:
+        """Of the codes those at their limits."""
+        return self.limits / max(self.count, 1)
+
     def outliers(self) -> list[tuple[int, float]]:
         """The channels that reach OUTLIER times as far as the median one: (channel, times)."""
         if self.peaks is None or not (median := float(np.median(self.peaks))):
@@ -144,7 +149,7 @@ def table(errors: Mapping[str, TensorError]) -> str:
         largest = f"{error.largest / error.lsb:.1f} LSB"
         lines.append(
             f"{name:28}{error.lsb:11.3g}{error.sqnr:9.1f}{largest:>15}"
-            f"{error.limits:10,} ({error.limits / error.count:8.4%})"
+            f"{error.limits:10,} ({error.share:8.4%})"
         )
     return "\n".join(lines)
 

@@ -1,7 +1,8 @@
-"""Measures of a model's answers, and of the agreement of two models, from what is right."""
+"""Measures of a model's answers, and of the agreement of two models, from what is right.
 
-from dataclasses import dataclass
-from math import comb, sqrt
+`scipy.stats` is imported where it is used: it takes a second, which `make sim` does not need.
+"""
+
 from typing import Any
 
 import numpy as np
@@ -16,84 +17,54 @@ def confusion_matrix(labels: Classes, predictions: Classes, classes: int) -> Cla
     return np.bincount(labels * classes + predictions, minlength=classes**2).reshape(classes, -1)
 
 
-@dataclass(frozen=True)
-class Scores:
+def class_scores(confusion: Classes) -> dict[str, Any]:
     """Accuracy, and precision, recall and F1 of each class, from a confusion matrix.
 
-    precision = TP / (TP + FP), recall = TP / (TP + FN), F1 = 2 TP / (2 TP + FP + FN); not a number
-    where a denominator is 0 (a class that is never predicted has no precision), None in JSON.
+    precision = TP / (TP + FP), recall = TP / (TP + FN), F1 = 2 TP / (2 TP + FP + FN); None where a
+    denominator is 0 (a class that is never predicted has no precision). The shares of the matrix
+    are of each true class, a row; their diagonal is the recall.
     """
-
-    confusion: Classes
-
-    @property
-    def accuracy(self) -> float:
-        return float(self.confusion.trace() / self.confusion.sum())
-
-    @property
-    def precision(self) -> NDArray[np.float64]:
-        return _ratio(self.confusion.diagonal(), self.confusion.sum(axis=0))
-
-    @property
-    def recall(self) -> NDArray[np.float64]:
-        return _ratio(self.confusion.diagonal(), self.confusion.sum(axis=1))
-
-    @property
-    def f1(self) -> NDArray[np.float64]:
-        margins = self.confusion.sum(axis=0) + self.confusion.sum(axis=1)
-        return _ratio(2 * self.confusion.diagonal(), margins)
-
-    @property
-    def shares(self) -> NDArray[np.float64]:
-        """The confusion matrix in shares of each true class, a row; the diagonal is the recall."""
-        total = self.confusion.sum(axis=1, keepdims=True)
-        empty = np.full(self.confusion.shape, np.nan)
-        return np.divide(self.confusion, total, out=empty, where=total > 0)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "accuracy": self.accuracy,
-            "accuracy_95": wilson(int(self.confusion.trace()), int(self.confusion.sum())),
-            "precision": _defined(self.precision),
-            "recall": _defined(self.recall),
-            "f1": _defined(self.f1),
-            "confusion": self.confusion.tolist(),
-            "confusion_shares": [_defined(row) for row in self.shares],
-        }
+    right, said, true = confusion.diagonal(), confusion.sum(axis=0), confusion.sum(axis=1)
+    return {
+        "accuracy": float(right.sum() / confusion.sum()),
+        "accuracy_95": wilson(int(right.sum()), int(confusion.sum())),
+        **_by_name(right, said, true),
+        "confusion": confusion.tolist(),
+        "confusion_shares": [
+            _ratios(row, np.full(len(row), total)) for row, total in zip(confusion, true)
+        ],
+    }
 
 
-@dataclass(frozen=True)
-class LabelScores:
+def label_scores(right: NDArray[np.bool_], said: NDArray[np.bool_]) -> dict[str, Any]:
     """Measures of several labels at once, from which hold and which are said to, bool [n, C].
 
-    F1 of a label as in Scores; macro: the mean of those that are defined; micro: of all decisions
-    counted together; exact: the share of the texts with every label right.
+    F1 of a label as in `class_scores`; macro: the mean of those that are defined; micro: of all
+    decisions counted together; exact: the share of the texts with every label right.
     """
+    exact = (right == said).all(axis=1)
+    counts = [part.sum(axis=0) for part in (right & said, said, right)]
+    names = _by_name(*counts)
+    defined = [f1 for f1 in names["f1"] if f1 is not None]
+    return {
+        "exact": float(exact.mean()),
+        "exact_95": wilson(int(exact.sum()), len(exact)),
+        "micro_f1": _by_name(*(count.sum(keepdims=True) for count in counts))["f1"][0],
+        "macro_f1": float(np.mean(defined)) if defined else None,
+        **names,
+    }
 
-    right: NDArray[np.bool_]
-    said: NDArray[np.bool_]
 
-    @property
-    def counts(self) -> Classes:
-        """[C, 3]: true positives, false positives, false negatives."""
-        right, said = self.right, self.said
-        return np.stack([(right & said).sum(0), (~right & said).sum(0), (right & ~said).sum(0)], 1)
+def _by_name(found: Classes, said: Classes, right: Classes) -> dict[str, list[float | None]]:
+    return {
+        "precision": _ratios(found, said),
+        "recall": _ratios(found, right),
+        "f1": _ratios(2 * found, said + right),
+    }
 
-    def to_json(self) -> dict[str, Any]:
-        true, false, missed = self.counts.T
-        f1 = _ratio(2 * true, 2 * true + false + missed)
-        total = self.counts.sum(axis=0, keepdims=True).T
-        micro = _ratio(2 * total[0], 2 * total[0] + total[1] + total[2])
-        exact = (self.right == self.said).all(axis=1)
-        return {
-            "exact": float(exact.mean()),
-            "exact_95": wilson(int(exact.sum()), len(exact)),
-            "micro_f1": _defined(micro)[0],
-            "macro_f1": None if np.isnan(f1).all() else float(np.nanmean(f1)),
-            "precision": _defined(_ratio(true, true + false)),
-            "recall": _defined(_ratio(true, true + missed)),
-            "f1": _defined(f1),
-        }
+
+def _ratios(part: Classes, whole: Classes) -> list[float | None]:
+    return [float(a / b) if b else None for a, b in zip(part, whole, strict=True)]
 
 
 def determination(values: Numbers, exact: Numbers) -> Numbers:
@@ -108,29 +79,35 @@ def determination(values: Numbers, exact: Numbers) -> Numbers:
 
 def pearson(a: Numbers, b: Numbers) -> float | None:
     """The correlation of two series [n]; None where one of them does not vary."""
-    a, b = a - a.mean(), b - b.mean()
-    norm = sqrt(float(a @ a) * float(b @ b))
-    return float(a @ b) / norm if norm > 0 else None
+    from scipy import stats
 
-
-def ranks(values: Numbers) -> Numbers:
-    """From 1; equal values have the mean of their ranks."""
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(count)
-    return (last - (count - 1) / 2)[place]
+    return float(stats.pearsonr(a, b).statistic) if np.ptp(a) and np.ptp(b) else None
 
 
 def spearman(a: Numbers, b: Numbers) -> float | None:
     """The correlation of the ranks of two series [n] (Spearman, 1904)."""
-    return pearson(ranks(a), ranks(b))
+    from scipy import stats
+
+    return pearson(stats.rankdata(a), stats.rankdata(b))
 
 
-def _ratio(part: Classes, whole: Classes) -> NDArray[np.float64]:
-    return np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)
+def wilson(successes: int, trials: int) -> tuple[float, float]:
+    """The 95 % confidence interval of a proportion (Wilson, 1927)."""
+    from scipy import stats
+
+    low, high = stats.binomtest(successes, trials).proportion_ci(method="wilson")
+    return float(low), float(high)
 
 
-def _defined(values: NDArray[np.float64]) -> list[float | None]:
-    return [None if np.isnan(value) else float(value) for value in values]
+def mcnemar(only_first_right: int, only_second_right: int) -> float:
+    """Two-sided p of McNemar's exact test (1947): are the two classifiers equally often right?
+
+    Under that hypothesis the texts that only one of the two classifies rightly are fair coin flips.
+    """
+    from scipy import stats
+
+    flips = only_first_right + only_second_right
+    return float(stats.binomtest(only_first_right, flips).pvalue) if flips else 1.0
 
 
 def percent(value: float | None, places: int = 2) -> str:
@@ -141,23 +118,3 @@ def percent(value: float | None, places: int = 2) -> str:
 def points(before: float | None, after: float | None) -> str:
     """A change in percentage points, signed; a dash where one of the two is not defined."""
     return "-" if before is None or after is None else f"{100 * (after - before):+.2f}"
-
-
-def wilson(successes: int, trials: int) -> tuple[float, float]:
-    """The 95 % confidence interval of a proportion (Wilson, 1927)."""
-    z = 1.959963984540054
-    share = successes / trials
-    centre = share + z * z / (2 * trials)
-    spread = z * sqrt(share * (1 - share) / trials + z * z / (4 * trials**2))
-    whole = 1 + z * z / trials
-    return (centre - spread) / whole, (centre + spread) / whole
-
-
-def mcnemar(only_first_right: int, only_second_right: int) -> float:
-    """Two-sided p of McNemar's exact test (1947): are the two classifiers equally often right?
-
-    Under that hypothesis the texts that only one of the two classifies rightly are fair coin flips.
-    """
-    flips = only_first_right + only_second_right
-    tail = sum(comb(flips, k) for k in range(min(only_first_right, only_second_right) + 1))
-    return min(1.0, 2 * tail / 2**flips)

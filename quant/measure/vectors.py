@@ -1,4 +1,4 @@
-"""Embeddings as directions: unit vectors [n, H], their cosines, what is near and what is found."""
+"""Embeddings as directions: unit vectors [n, H], their cosines, and what is near."""
 
 from typing import Any
 
@@ -37,24 +37,3 @@ def nearest(vectors: Vectors) -> NDArray[np.int64]:
         similar[np.arange(len(rows)), rows] = -np.inf
         found[rows] = similar.argmax(axis=1)
     return found
-
-
-def of_pairs(vectors: Vectors) -> NDArray[np.float64]:
-    """The cosine of every two rows [n (n - 1) / 2]."""
-    x = unit(vectors)
-    found: NDArray[np.float64] = (x @ x.T)[np.triu_indices(len(x), 1)]
-    return found
-
-
-def ndcg(
-    queries: Vectors, documents: Vectors, right: NDArray[np.integer[Any]], depth: int
-) -> float:
-    """nDCG at `depth` of queries that have one right document each, by its row in ``right`` [q].
-
-    The mean of 1 / log2(1 + rank), 0 beyond the depth (Jarvelin and Kekalainen, 2002). rank: 1 and
-    how many documents have a larger cosine than the right one.
-    """
-    similar = unit(queries) @ unit(documents).T
-    own = similar[np.arange(len(right)), right]
-    ranks = 1 + np.sum(similar > own[:, None], axis=1)
-    return float(np.mean(np.where(ranks <= depth, 1 / np.log2(1 + ranks), 0.0)))

@@ -8,35 +8,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from quant.measure.compare import TensorError
-from quant.model.spec import (
-    CLASSIFICATION,
-    EMBEDDING,
-    MULTI_LABEL,
-    QUESTION_ANSWERING,
-    REGRESSION,
-    TEXTS,
-    TOKEN_CLASSIFICATION,
-)
+from quant.measure.tasks import TABLE
+from quant.model.spec import CLASSIFICATION, TEXTS
 
 SQNR_DB = 15.0
 AGREEMENT = 0.97
-COSINE = 0.99
-FIT = 0.99
+BOUNDS = {"agreement": AGREEMENT, "cosine": 0.99, "fit": 0.99}
+"""By what `Task.likeness` measures."""
 NAMED_TENSORS = 5
 NAMED_CHANNELS = 4
-
-_DECIDED = {
-    CLASSIFICATION: "",
-    MULTI_LABEL: "' labels",
-    QUESTION_ANSWERING: "' answers",
-    TOKEN_CLASSIFICATION: "' tokens",
-}
-"""What both models decide of their inputs, of the tasks that decide."""
-
 ADVICE = (
-    "inputs like those that the model will see (--data), more of them (--samples), another "
-    "--method, --remedies all"
+    "inputs like those that the model will see (--data), more of them (--samples), --remedies all"
 )
+_SENTENCES = {
+    "agreement": "golden and float agree on {0:.2%} of {1:,} {2}{3}",
+    "cosine": "golden's mean cosine with float is {0:.4f} on {1:,} {2}",
+    "fit": "golden's numbers explain {0:.4f} of the variance of float's on {1:,} {2}",
+}
 
 
 @dataclass(frozen=True)
@@ -58,12 +46,7 @@ class Verdict:
             "good": self.good,
             "findings": list(self.findings),
             "summary": self.summary,
-            "bounds": {
-                "sqnr_db": SQNR_DB,
-                "agreement": AGREEMENT,
-                "cosine": COSINE,
-                "fit": FIT,
-            },
+            "bounds": {"sqnr_db": SQNR_DB, **BOUNDS},
         }
 
     def __str__(self) -> str:
@@ -80,35 +63,21 @@ def judge(
     task: str = CLASSIFICATION,
     inputs: str = TEXTS,
 ) -> Verdict:
-    """The verdict on a model by the errors of its tensors and its agreement with the float model.
+    """The verdict on a model by the errors of its tensors and its likeness to the float model.
 
     A poor model's tensors with outlier channels are named, too: they are a likely cause.
 
     likeness
-        The share of the `texts` texts that both models give the same class; of several labels the
-        share of the labels that both hold or both do not; of a class for every token the share of
-        the tokens; of questions the share with the same answer; of embeddings the mean cosine of
-        the two;
-        of a regression R^2 of golden's numbers as those of float
-        (quant.measure.metrics.determination).
+        As `Task.likeness` measures it on so many texts; without pooling over their tokens.
     inputs
         What the `texts` are (EncoderSpec.inputs).
     """
-    findings = []
-    if task == EMBEDDING and likeness < COSINE:
-        findings.append(
-            f"golden's mean cosine with float is {likeness:.4f} on {texts} {inputs}: below {COSINE}"
-        )
-    elif task in _DECIDED and likeness < AGREEMENT:
-        decided = inputs + _DECIDED[task]
-        findings.append(
-            f"golden and float agree on {likeness:.2%} of {texts} {decided}: below {AGREEMENT:.0%}"
-        )
-    elif task == REGRESSION and likeness < FIT:
-        findings.append(
-            f"golden's numbers explain {likeness:.4f} of the variance of float's on {texts} "
-            f"{inputs}: below {FIT}"
-        )
+    row = TABLE[task]
+    alike = _SENTENCES[row.measure].format(likeness, texts, inputs, row.decided)
+    findings, bound = [], BOUNDS[row.measure]
+    if likeness < bound:
+        shown = f"{bound:.0%}" if row.measure == "agreement" else str(bound)
+        findings.append(f"{alike}: below {shown}")
     poor = sorted((error.sqnr, name) for name, error in errors.items() if error.sqnr < SQNR_DB)
     for sqnr, name in poor[:NAMED_TENSORS]:
         findings.append(f"{name}: SQNR {sqnr:.1f} dB, below {SQNR_DB:.0f}: {cause(errors[name])}")
@@ -119,26 +88,16 @@ def judge(
         reach = [(e.outliers()[0][1], name) for name, e in errors.items() if e.outliers()]
         hidden = [name for _, name in sorted(reach, reverse=True) if errors[name].sqnr >= SQNR_DB]
         findings += [f"{name}: {cause(errors[name])}" for name in hidden[:NAMED_TENSORS]]
-    return Verdict(tuple(findings), _summary(errors, likeness, f"{texts:,} {inputs}", task))
-
-
-def _summary(errors: Mapping[str, TensorError], likeness: float, texts: str, task: str) -> str:
-    if task == EMBEDDING:
-        text = f"golden's mean cosine with float is {likeness:.4f} on {texts}"
-    elif task == REGRESSION:
-        text = f"golden's numbers explain {likeness:.4f} of the variance of float's"
-    else:
-        text = f"golden and float agree on {likeness:.2%} of {texts}{_DECIDED[task]}"
     if not errors:
-        return text
+        return Verdict(tuple(findings), alike)
     worst = min(errors, key=lambda name: errors[name].sqnr)
-    full = max(errors, key=lambda name: errors[name].limits / max(errors[name].count, 1))
-    share = errors[full].limits / max(errors[full].count, 1)
-    return (
-        f"{text}; the worst tensor, {worst}, has {errors[worst].sqnr:.1f} dB, where "
-        f"{SQNR_DB:.0f} are enough; codes at their limits are at most {share:.2%} ({full}), and "
-        "their error is in these figures"
+    full = max(errors, key=lambda name: errors[name].share)
+    summary = (
+        f"{alike}; the worst tensor, {worst}, has {errors[worst].sqnr:.1f} dB, where "
+        f"{SQNR_DB:.0f} are enough; codes at their limits are at most {errors[full].share:.2%} "
+        f"({full}), and their error is in these figures"
     )
+    return Verdict(tuple(findings), summary)
 
 
 def cause(error: TensorError) -> str:
@@ -149,5 +108,4 @@ def cause(error: TensorError) -> str:
         rest = len(outliers) - NAMED_CHANNELS
         more = f" and {rest} more" if rest > 0 else ""
         return f"channels that reach far beyond the median one: {shown}{more}"
-    share = error.limits / max(error.count, 1)
-    return f"no channel stands out, {share:.2%} of the codes at their limits"
+    return f"no channel stands out, {error.share:.2%} of the codes at their limits"

@@ -34,7 +34,7 @@ channels is the one over E but for a factor, which gamma takes up:
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -86,8 +86,8 @@ _USES = {
     QUESTION_ANSWERING: "answers a question from a text, by the words where the answer begins and "
     "ends: use python -m quant.classify QUESTION --pair TEXT",
     TOKEN_CLASSIFICATION: f"gives every token a class, not one to a text: {_CLASSIFY}",
-    EMBEDDING: "makes embeddings and has no classes: use python -m quant.embed or "
-    "quant.similarity, or fine-tune it first (python -m train.finetune)",
+    EMBEDDING: "makes embeddings and has no classes: use python -m quant.embed, "
+    "or fine-tune it first (python -m train.finetune)",
 }
 """What a model of each task is for, said where another one is needed."""
 
@@ -102,37 +102,30 @@ class InputError(UserError):
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderSpec:
-    """The shape and the choices of an encoder with a head.
+    """The shape and the choices of an encoder with a head. Raises UserError naming a wrong field.
 
-    task: what the outputs are. "classification": a logit for each of the labels, the largest is the
-    class. "multi-label": a logit for each of the labels, which holds where its own is above 0, a
-    probability above one half. "regression": a number for each of the labels. "embedding": a vector
-    of the hidden size, whose direction is the meaning; no labels. "token-classification": a class
-    for every token. "question-answering": for every token of a question and a text two logits,
-    whether the answer begins there and whether it ends there. Only these two have the pooling
-    "none".
-    function: what the numbers of a regression go through, "identity" or "sigmoid".
-
+    task: the meaning of the outputs. "classification": a logit for each of the labels, of which the
+    largest counts. "multi-label": a logit for each of the labels, which holds above 0.
+    "regression": a number for each of the labels, which goes through the function on the host.
+    "embedding": a vector of `width` numbers, 0 for the hidden size. "token-classification": a class
+    for every token. "question-answering": for every token two logits, whether the answer begins
+    there and whether it ends there.
+    pooling: what the head reads, the "first" token, the "mean" over the attended tokens, the "last"
+    token or ("none") every token by itself. The integer model gives every token's outputs for the
+    last one too, and the host keeps the last (`kept`). end: the id that ends a text there and
+    nowhere before; None for the largest id in it.
     norm: "post" normalises after each residual addition (BERT); "pre" before each branch, with a
-    final norm after the last layer. first_norm: False where layer 0 of "pre" has no norm before its
-    attention, which reads the embedding's. windows: of each layer, None where a query sees every
-    key; () where no layer has one. pooling: what the head reads, the "first" token, the "mean" over
-    the attended tokens, the "last" token or ("none") every token by itself. The integer model has
-    no pooling for the last one: it gives the outputs of every token, and the host keeps the last
-    (`kept`). end: the id with which a text ends there and nowhere before; None for the largest id
-    in it. rotary: of each layer the number of the table that turns Q and K, or None; () where no
-    layer has one. kv_heads: heads of K and V, a divisor of heads; 0 for as many. gated: hidden =
-    activation(gate(x)) * up(x). rms_norm: x / sqrt(mean(x^2) + epsilon) gamma. unread: id of a
-    token that no text may hold, since the embeddings would depend on how often it does. width:
-    numbers of an embedding, 0 for the hidden size. head_activations: one for each hidden layer of
-    the head, so the head has one linear layer more than that. Token t takes row t + position_offset
-    of the position table. embedding_size: channels of a factorised embedding, 0 where there is no
-    projection. position_bias: scores have a bias for each head and difference of two positions
-    (quant.model.position_bias). given: rows that a host computed take the place of the token table,
-    and ids are their numbers (quant.quantize.given); the table of positions is zero. Every image
-    has as many rows as that. rows: they are those of a front end that the user has, as many as it
-    makes of an input. No two labels are one name. Raises ValueError naming the field, its value and
-    what is allowed.
+    final norm after the last layer. first_norm: False where layer 0 of "pre" reads the embedding's.
+    rms_norm: x / sqrt(mean(x^2) + epsilon) gamma. gated: hidden = activation(gate(x)) * up(x).
+    windows: of each layer, None where a query sees every key. rotary: of each layer the number of
+    the table that turns Q and K, or None. Both are () where no layer has one. kv_heads: heads of K
+    and V, 0 for as many as of Q. position_bias: scores have a bias for each head and difference of
+    two positions (quant.model.position_bias).
+    Token t takes row t + position_offset of the position table. embedding_size: channels of a
+    factorised embedding, 0 without a projection. unread: id of a token that no text may hold.
+    head_activations: one for each layer of the head but the last. given: rows that a host computed
+    take the place of the token table (quant.quantize.given), as many for every image. rows: they
+    are those of a front end of the user's, as many as it makes of an input.
     """
 
     layers: int
@@ -169,124 +162,19 @@ class EncoderSpec:
     head_norm: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} is {getattr(self, name)}: it must be at least 1")
-        _one_of("task", self.task, TASKS)
-        if self.task in (CLASSIFICATION, TOKEN_CLASSIFICATION) and len(self.labels) < 2:
-            raise UserError(f"labels are {self.labels}: a classifier needs at least 2")
-        if self.task == QUESTION_ANSWERING and len(self.labels) != 2:
-            raise UserError(f"labels are {self.labels}: an answer's start and end are 2")
-        if self.task in LABELLED and not self.labels:
-            raise UserError(f"labels are (): {self.task} needs at least 1")
-        if self.task == EMBEDDING and self.labels:
-            raise UserError(f"labels are {self.labels}: an embedding has none")
+        for name, right, allowed in _RULES:
+            if not right(self):
+                value = getattr(self, name)
+                raise UserError(f"{name} is {value!r}: it must be {allowed.format(self)}")
         if same := same_names(self.labels):
             raise UserError(
                 f"the labels {same[0]!r} and {same[1]!r} are one name (surrounding space does not "
                 "count): rename one in id2label"
             )
-        if self.types < 0:
-            raise UserError(f"types is {self.types}: it must be 0 (no segment embedding) or more")
-        if not 0 <= self.position_offset < self.positions:
-            raise UserError(
-                f"position_offset is {self.position_offset}: it must be from 0 to below the "
-                f"{self.positions} rows of the position table"
-            )
-        if not self.epsilon > 0:
-            raise UserError(f"epsilon is {self.epsilon}: LayerNorm needs it above 0")
-        _one_of("norm", self.norm, NORMS)
-        _one_of("pooling", self.pooling, POOLINGS)
-        if not 0 <= self.embedding_size <= self.hidden:
-            raise UserError(
-                f"embedding_size is {self.embedding_size}: it must be from 0 (no projection) to "
-                f"the hidden size, {self.hidden}"
-            )
-        if self.given and (self.types or self.position_offset or self.embedding_size):
-            raise UserError(
-                f"given is True with types {self.types}, position_offset {self.position_offset} "
-                f"and embedding_size {self.embedding_size}: rows that are given have everything in "
-                "them, so these must be 0"
-            )
-        if self.rows and not self.given:
-            raise UserError("rows is True and given False: rows of a front end are given")
-        if self.embedding_size and self.norm == "pre":
-            raise UserError(
-                f"embedding_size is {self.embedding_size} and norm 'pre': a projection reads the "
-                "output of the embedding's norm, so the norm must be 'post'"
-            )
-        if (self.pooling == "none") != (self.task in EVERY_TOKEN):
-            raise UserError(
-                f"pooling is {self.pooling!r} and task {self.task!r}: without pooling the task is "
-                f"{' or '.join(EVERY_TOKEN)}, and with one it is another"
-            )
-        if self.pooling == "last" and self.task != EMBEDDING:
-            raise UserError(
-                f"pooling is 'last' and task {self.task!r}: only an {EMBEDDING} is read from the "
-                "last token"
-            )
-        if self.end is not None and self.pooling != "last":
-            raise UserError(f"end is {self.end} and pooling {self.pooling!r}: it must be 'last'")
-        if self.width and (self.task != EMBEDDING or self.width < 1):
-            raise UserError(
-                f"width is {self.width} and task {self.task!r}: only {EMBEDDING} has one, 0 or more"
-            )
-        if len(self.windows) not in (0, self.layers) or set(self.windows) == {None}:
-            raise UserError(
-                f"windows are {self.windows}: there must be one for each of the {self.layers} "
-                "layers, or () where no layer has one"
-            )
-        self._check_rotary()
-        if self.kv_heads and (self.kv_heads >= self.heads or self.heads % self.kv_heads):
-            raise UserError(
-                f"kv_heads is {self.kv_heads}: it must be a divisor of the {self.heads} heads and "
-                "below them, or 0 for as many"
-            )
-        if self.kv_heads and self.position_bias:
-            raise UserError(
-                f"kv_heads is {self.kv_heads} and position_bias True: heads that share K and V "
-                "have no bias"
-            )
-        if not self.first_norm and not (self.norm == "pre" and self.embedding_norm):
-            raise UserError(
-                f"first_norm is False with norm {self.norm!r} and embedding_norm "
-                f"{self.embedding_norm}: a layer 0 without norm1 needs 'pre' and an embedding norm"
-            )
-        if self.rms_norm and self.embedding_size:
-            raise UserError(
-                f"rms_norm is True and embedding_size {self.embedding_size}: a factorised "
-                "embedding has a LayerNorm"
-            )
-        if self.head_norm and not self.head_activations:
-            raise UserError(
-                "head_norm is True with one layer of the head: it stands behind a hidden layer"
-            )
-        _one_of("function", self.function, FUNCTIONS)
-        if self.function != IDENTITY and self.task != REGRESSION:
-            raise UserError(f"function is {self.function!r}: only {REGRESSION} has one")
-        _one_of("activation", self.activation, tuple(ACTIVATIONS))
-        for activation in self.head_activations:
-            _one_of("head_activations", activation, tuple(ACTIVATIONS))
 
     def window(self, layer: int) -> Window | None:
         """Which keys a query of this layer sees; None: all."""
         return self.windows[layer] if self.windows else None
-
-    def _check_rotary(self) -> None:
-        tables = set(self.rotary) - {None}
-        if not self.rotary:
-            return
-        if len(self.rotary) != self.layers or tables not in ({0}, {0, 1}):
-            raise UserError(
-                f"rotary is {self.rotary}: there must be None or the number of one of at most "
-                f"{ROTARY_TABLES_MAX} tables for each of the {self.layers} layers, or () where no "
-                "layer has one"
-            )
-        if self.head_size % 2:
-            raise UserError(
-                f"head_size is {self.head_size}: it must be even with rotary positions, which "
-                "turn pairs of channels"
-            )
 
     def table(self, layer: int) -> int | None:
         """The number of the rotary table that turns Q and K of this layer; None: none does."""
@@ -410,6 +298,75 @@ class EncoderSpec:
         return cls(**fields)
 
 
+_LEAST = {CLASSIFICATION: 2, TOKEN_CLASSIFICATION: 2, MULTI_LABEL: 1, REGRESSION: 1}
+_CHOICES = {
+    "task": TASKS,
+    "norm": NORMS,
+    "pooling": POOLINGS,
+    "function": FUNCTIONS,
+    "activation": tuple(ACTIVATIONS),
+}
+_EACH = "one for each of the {0.layers} layers, or () where no layer has one"
+
+
+def _whole(name: str) -> Callable[[EncoderSpec], bool]:
+    return lambda s: type(getattr(s, name)) is int and getattr(s, name) >= 1
+
+
+def _one_of(name: str, allowed: Sequence[str]) -> Callable[[EncoderSpec], bool]:
+    return lambda s: getattr(s, name) in allowed
+
+
+_RULES: tuple[tuple[str, Callable[[EncoderSpec], bool], str], ...] = (
+    *((name, _whole(name), "an integer of at least 1") for name in (
+        "layers", "hidden", "heads", "head_size", "ffn", "vocabulary", "positions")),
+    *((name, _one_of(name, allowed), f"one of {', '.join(allowed)}")
+      for name, allowed in _CHOICES.items()),
+    ("labels", lambda s: s.task not in _LEAST or len(s.labels) >= _LEAST[s.task],
+     "2 names for a class, 1 or more for labels and numbers"),
+    ("labels", lambda s: s.task != QUESTION_ANSWERING or len(s.labels) == 2,
+     "2, where an answer begins and ends"),
+    ("labels", lambda s: s.task != EMBEDDING or not s.labels, "() for an embedding"),
+    ("types", lambda s: s.types >= 0, "0 (no segment embedding) or more"),
+    ("position_offset", lambda s: 0 <= s.position_offset < s.positions,
+     "from 0 to below the {0.positions} rows of the position table"),
+    ("epsilon", lambda s: s.epsilon > 0, "above 0"),
+    ("embedding_size", lambda s: 0 <= s.embedding_size <= s.hidden,
+     "from 0 (no projection) to the hidden size, {0.hidden}"),
+    ("embedding_size", lambda s: not s.embedding_size or (s.norm == "post" and not s.rms_norm),
+     "0 with the norm 'pre' or rms_norm: a projection reads the output of a LayerNorm"),
+    ("given", lambda s: not (s.given and (s.types or s.position_offset or s.embedding_size)),
+     "False beside types, position_offset or embedding_size: rows have all of them in them"),
+    ("rows", lambda s: s.given or not s.rows, "False where rows are not given"),
+    ("pooling", lambda s: (s.pooling == "none") == (s.task in EVERY_TOKEN),
+     f"'none' for {' and '.join(EVERY_TOKEN)}, and for no other task"),
+    ("pooling", lambda s: s.pooling != "last" or s.task == EMBEDDING,
+     "'last' for an embedding alone"),
+    ("end", lambda s: s.end is None or s.pooling == "last", "None unless the pooling is 'last'"),
+    ("width", lambda s: not s.width or (s.task == EMBEDDING and s.width > 0),
+     "0, or of an embedding 1 or more"),
+    ("windows", lambda s: len(s.windows) in (0, s.layers) and set(s.windows) != {None}, _EACH),
+    ("rotary", lambda s: not s.rotary or (
+        set(s.rotary) - {None} in ({0}, {0, 1}) and len(s.rotary) == s.layers),
+     f"None or the number of one of at most {ROTARY_TABLES_MAX} tables, {_EACH}"),
+    ("head_size", lambda s: not s.rotary or s.head_size % 2 == 0,
+     "even with rotary positions, which turn pairs of channels"),
+    ("kv_heads", lambda s: 0 <= s.kv_heads < s.heads and s.heads % (s.kv_heads or 1) == 0,
+     "a divisor of the {0.heads} heads and below them, or 0 for as many"),
+    ("kv_heads", lambda s: not (s.kv_heads and s.position_bias),
+     "0 beside a position_bias: heads that share K and V have no bias"),
+    ("first_norm", lambda s: s.first_norm or (s.norm == "pre" and s.embedding_norm),
+     "True unless the norm is 'pre' and the embedding has one"),
+    ("head_norm", lambda s: not s.head_norm or bool(s.head_activations),
+     "False for a head of one layer: it stands behind a hidden layer"),
+    ("function", lambda s: s.function == IDENTITY or s.task == REGRESSION,
+     f"identity unless the task is {REGRESSION}"),
+    ("head_activations", lambda s: set(s.head_activations) <= set(ACTIVATIONS),
+     f"of {', '.join(ACTIVATIONS)}"),
+)  # fmt: skip
+"""A field, whether it is right, and what it must be; later rules rely on earlier ones."""
+
+
 def _listed(value: Any) -> Any:
     if isinstance(value, Window):
         return [value.before, value.after]
@@ -456,11 +413,6 @@ def check_arrays(spec: EncoderSpec, arrays: Mapping[str, Floats]) -> None:
 
 def _times(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape))
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise UserError(f"{name} is {value!r}: it must be one of {', '.join(allowed)}")
 
 
 def same_names(names: Sequence[str]) -> tuple[str, str] | None:

@@ -50,22 +50,3 @@ def choose(
         if better(tried(chosen), tried(rest)):
             chosen = rest
     return chosen, trials
-
-
-def reason(chosen: Sequence[str], trials: Trials, remedies: Sequence[str]) -> str:
-    """Why these were taken and others not, by the errors that were found; "" where nothing was."""
-    none, every = trials.get(()), trials.get(tuple(remedies))
-    if none is None or every is None:
-        return ""
-    if not none:
-        return "the model has no error without any"
-    if not chosen:
-        return (
-            f"all together leave {every / none:.0%} of the error without any: they are taken where "
-            f"they leave {LEFT:.0%} or less"
-        )
-    left = [name for name in remedies if name not in chosen]
-    text = f"all together leave {every / none:.0%} of the error without any"
-    if left:
-        text += f"; {named(left)} left out, without which the error is a fifth less or more"
-    return text

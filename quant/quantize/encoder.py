@@ -37,11 +37,7 @@ from quant.model.position_bias import BIAS
 from quant.model.spec import MULTI_LABEL, REGRESSION, EncoderSpec, Floats
 from quant.quantize import quantizers, rounding
 from quant.quantize.description import Description
-from quant.quantize.observers import (
-    Observer,
-    activation_clipping_point,
-    clipping_point,
-)
+from quant.quantize.observers import Observer, activation_clipping_point, clipping_point
 from quant.quantize.options import Options, idle
 from quant.quantize.quantizers import (
     SCORE_DEPTH,
@@ -134,6 +130,23 @@ def with_tokens(quantized: Quantized, table: Floats) -> Quantized:
     )
 
 
+def shape_of(spec: EncoderSpec, ffn: int | None = None) -> Shape:
+    """Golden's shape of an encoder whose feed-forward layers have this width."""
+    names = ("layers", "hidden", "heads", "head_size", "vocabulary", "positions", "types")
+    values = {name: getattr(spec, name) for name in (*names, "position_offset", "embedding_norm")}
+    shape: Shape = named(
+        "shape",
+        Shape,
+        **values,
+        ffn=ffn or spec.ffn,
+        labels=spec.outputs,
+        kv_heads=spec.kv_heads or None,
+        norm=spec.norm,
+        pooling="none" if spec.every_token else spec.pooling,
+    )
+    return shape
+
+
 class _Quantizer:
     """Walks the encoder in order, the scale of the running residual stream at hand."""
 
@@ -169,7 +182,7 @@ class _Quantizer:
         """
         spec = self.spec
         self.moments = moments
-        shape = named("shape", Shape, **self._shape())
+        shape = shape_of(spec, self.ffn)
         self.description.prove("sum of p", 255 * spec.max_tokens, 2**21)
         embedding, stream = self._embedding()
         projection = None
@@ -211,28 +224,13 @@ class _Quantizer:
         )
         return Quantized(model, self.description.values)
 
-    def _shape(self) -> dict[str, Any]:
-        spec = self.spec
-        names = ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary", "positions")
-        values = {name: getattr(spec, name) for name in names}
-        return values | {
-            "ffn": self.ffn,
-            "labels": spec.outputs,
-            "types": spec.types,
-            "position_offset": spec.position_offset,
-            "kv_heads": spec.kv_heads or None,
-            "norm": spec.norm,
-            "embedding_norm": spec.embedding_norm,
-            "pooling": "none" if spec.every_token else spec.pooling,
-        }
-
     def _observer(self, name: str) -> Observer:
         if name not in self.observers:
             raise CalibrationError(f"{name} was not observed: calibrate with this checkpoint")
         return self.observers[name]
 
     def _point(self, name: str) -> float:
-        return clipping_point(self._observer(name), self.options.method)
+        return clipping_point(self._observer(name))
 
     def _split(self, known: dict[str, Split]) -> None:
         """The codes of every feed-forward network, and the width of the widest with its copies."""
@@ -384,8 +382,7 @@ class _Quantizer:
             operand.scale,
             output_scale,
             input_means=operand.means if corrected else None,
-            per_channel=self.options.per_channel and not (output_scale is None and self._compared),
-            multiplier_bits=self.options.multiplier_bits,
+            per_channel=not (output_scale is None and self._compared),
             tables=tables,
             to_codes=rounding.to_codes(self.moments.get(operand.name), centred=corrected),
         )
@@ -400,7 +397,7 @@ class _Quantizer:
         self, name: str, before: str, after: str, operand: Operand, activation: str, wide: bool
     ) -> tuple[Linear, Operand]:
         """A linear layer with its activation table, and the operand that the table gives."""
-        point = activation_clipping_point(self._observer(before), self.options.method, activation)
+        point = activation_clipping_point(self._observer(before), activation)
         tables, scale = quantizers.activation_table(activation, point, wide)
         layer = self._linear(name, operand, point / 127, tables=tables)
         self.description.tensor(before, point / 127, 8)
@@ -540,7 +537,7 @@ class _Quantizer:
         observer = self._observer(f"{name}.scores")
         quantizers.require_softmax(f"{name}.scores", observer.softmax_error)
         factor = scales["q"] * scales["k"] / sqrt(spec.head_size) * SCORE_UNIT
-        score_m, score_s = (int(x) for x in self._multiplier(f"{name}.scores", factor))
+        score_m, score_s = (int(x) for x in normalise(f"{name}.scores", factor))
         self.description.prove(f"{name}.scores", spec.head_size * 2**14, 2**31)
         ended = observer.amplitude > SCORE_LIMIT or spec.position_bias
         depth = {"depth": SCORE_DEPTH / SCORE_UNIT} if ended else {}
@@ -595,12 +592,9 @@ class _Quantizer:
         self.description.tensor(total, scale, 16, shift=shift)
         return self._linear(name, operand, scale, weight=weight, bias=bias), shift, scale
 
-    def _multiplier(self, name: str, factor: float) -> tuple[Any, Any]:
-        return normalise(name, factor, self.options.multiplier_bits)
-
     def _row_multiplier(self, name: str, factor: float) -> tuple[int, int]:
         """(m, s) for a product with the reciprocal of a sum of p: 1 <= s_row <= 47 always."""
-        m, s = (int(x) for x in self._multiplier(name, factor))
+        m, s = (int(x) for x in normalise(name, factor))
         largest = (255 * self.spec.max_tokens).bit_length() - 1
         low, high = s + 16 + 7 - 17, s + 16 + largest - 15
         if low < quantizers.SHIFT_MIN or high > quantizers.SHIFT_MAX:

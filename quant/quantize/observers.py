@@ -1,17 +1,10 @@
-"""Observation of an activation tensor, and the clipping point that each method derives from it.
+"""Observation of a tensor of the float model, and the clipping point derived from it.
 
 A clipping point is the largest magnitude that the tensor's code represents: 127 (or 32767) times
-its scale. Methods, compared for integer inference by Wu et al., "Integer quantization for deep
-learning inference" (2020):
-
-    min-max     the largest magnitude seen: nothing saturates on the calibration texts
-    percentile  the magnitude below which 99.99 % of the values lie
-    mse         the point that minimises the mean squared error of int8 codes
+its scale. It is the largest magnitude seen (min-max): no calibration text saturates it.
 """
 
-from collections.abc import Callable
 from copy import copy
-from math import frexp, ldexp
 from typing import Any, TypeAlias
 
 from cli.errors import UserError
@@ -25,9 +18,6 @@ from quant.model.float_model import Trace
 from quant.model.spec import EncoderSpec, Floats
 from quant.quantize.quantizers import SCORE_LIMIT, SCORE_UNIT, softmax_change
 
-METHODS = MIN_MAX, PERCENTILE, MSE = "min-max", "percentile", "mse"
-PERCENT = 99.99
-BINS = 4096
 SAMPLE = 2048  # rows kept at most; half of them at least once that many were seen
 SAMPLED = ".ffn.up"  # tensors of which rows are kept, by their last part
 
@@ -35,22 +25,16 @@ Doubles: TypeAlias = NDArray[np.floating[Any]]
 
 
 class Observer:
-    """Extremes and mean of all and of each channel, a histogram of all values, and some rows.
+    """Extremes and mean of all values and of each channel, and some rows.
 
-    The histogram has BINS equal bins from -reach to reach; reach is a power of two that doubles
-    when a value lies beyond it, by adding pairs of bins, so one pass suffices. The method min-max
-    needs none, and most of the time is the histogram's: without ``histogram`` there is none. With
-    ``sampled``, ``rows`` keeps every stride-th row; stride is a power of two that doubles when
+    With ``sampled``, ``rows`` keeps every stride-th row; stride is a power of two that doubles when
     SAMPLE rows are exceeded, so what is kept depends on the order of the texts alone.
 
     Extremes are given rounded to float32, far above what float64 leaves uncertain, so that scales
     made of them are the same on every machine.
     """
 
-    def __init__(self, sampled: bool = False, histogram: bool = True) -> None:
-        self.count = 0
-        self.reach = 0.0
-        self.counts: NDArray[np.int64] = np.zeros(BINS if histogram else 0, np.int64)
+    def __init__(self, sampled: bool = False) -> None:
         self._extremes = np.inf, -np.inf
         self._channel_sums: NDArray[np.float64] | None = None
         self._channel_extremes = np.zeros((2, 0))
@@ -78,12 +62,6 @@ class Observer:
             np.maximum(most, highs, out=most)
             self._rows += rows.shape[0]
         self._extremes = min(self._extremes[0], float(low)), max(self._extremes[1], float(high))
-        self.count += x.size
-        if len(self.counts):
-            self._grow(self.amplitude)
-            if self.reach:
-                bins = ((x + self.reach) * (BINS / 2 / self.reach)).astype(np.int32)
-                self.counts += np.bincount(np.minimum(bins, BINS - 1).ravel(), minlength=BINS)
 
     def saturate(self, scores: Floats, seen: NDArray[np.bool_]) -> None:
         """Add what the limits of 16 bits do to the softmax of ``scores`` [heads, L, L]."""
@@ -102,18 +80,18 @@ class Observer:
         """What was observed so far, for another observer to go on from."""
         result = Observer.__new__(Observer)
         result.__dict__ |= self.__dict__
-        result.counts, result._kept = self.counts.copy(), self._kept.copy()
+        result._kept = self._kept.copy()
         result._channel_extremes = self._channel_extremes.copy()
         if self._channel_sums is not None:
             result._channel_sums = self._channel_sums.copy()
         return result
 
     def reframed(self, factors: Doubles, centres: Doubles) -> "Observer":
-        """As of (x - centres) / factors, factors above 0, without a histogram or rows."""
+        """As of (x - centres) / factors, factors above 0, without rows."""
         if self._channel_sums is None:
             raise UserError("nothing was observed")
         result = copy(self)
-        result.counts, result._kept, result._stride = np.zeros(0, np.int64), [], 0
+        result._kept, result._stride = [], 0
         result._channel_sums = (self._channel_sums - self._rows * centres) / factors
         low, high = result._channel_extremes = (self._channel_extremes - centres) / factors
         result._extremes = float(low.min()), float(high.max())
@@ -125,15 +103,6 @@ class Observer:
         while sum(map(len, self._kept)) > SAMPLE:
             self._kept = [np.concatenate(self._kept)[::2].copy()]  # no view: the rest goes
             self._stride *= 2
-
-    def _grow(self, amplitude: float) -> None:
-        if amplitude and not self.reach:
-            self.reach = ldexp(1.0, frexp(amplitude)[1])
-        while self.reach < amplitude:
-            inner = self.counts.reshape(-1, 2).sum(axis=1)
-            self.counts = np.zeros_like(self.counts)
-            self.counts[BINS // 4 : 3 * BINS // 4] = inner
-            self.reach *= 2
 
     @property
     def minimum(self) -> float:
@@ -169,40 +138,18 @@ class Observer:
         return self._kept[0]
 
     def forget_rows(self) -> None:
-        """What is kept of rows goes: of a wide layer they take as much memory as its weights."""
+        """Drop the sampled rows; in a wide layer they are as large as the weights."""
         self._kept = []
 
-    @property
-    def histogram(self) -> NDArray[np.int64]:
-        if not len(self.counts):
-            raise UserError("no histogram was observed")
-        return self.counts
 
-    @property
-    def centres(self) -> Doubles:
-        """The middle of each bin."""
-        return (np.arange(BINS) + 0.5) * (2 * self.reach / BINS) - self.reach
-
-    def quantile(self, fraction: float) -> float:
-        """The value below which ``fraction`` of all values lie, to the upper edge of its bin."""
-        below = np.cumsum(self.histogram)
-        index = int(np.searchsorted(below, fraction * below[-1]))
-        return float(np.clip(self.centres[index] + self.reach / BINS, self.minimum, self.maximum))
-
-
-def observe(
-    trace: Trace,
-    observers: dict[str, Observer],
-    histogram: bool = True,
-    spec: EncoderSpec | None = None,
-) -> None:
+def observe(trace: Trace, observers: dict[str, Observer], spec: EncoderSpec | None = None) -> None:
     """Add every tensor of a float trace to the observer of its name.
 
     With the ``spec`` of the encoder also what saturation of the scores does to each softmax.
     """
     for name, x in trace.items():
         if name not in observers:
-            observers[name] = Observer(name.endswith(SAMPLED), histogram)
+            observers[name] = Observer(name.endswith(SAMPLED))
         for array in x if isinstance(x, list) else [x]:
             observers[name].observe(array)
             if spec and name.endswith(".scores"):
@@ -213,71 +160,31 @@ def observe(
 class Observing(dict[str, Any]):
     """A trace whose tensors are observed as they come and not kept, but for the logits."""
 
-    def __init__(self, observers: dict[str, Observer], histogram: bool, spec: EncoderSpec) -> None:
+    def __init__(self, observers: dict[str, Observer], spec: EncoderSpec) -> None:
         super().__init__()
-        self._observers, self._histogram, self._spec = observers, histogram, spec
+        self._observers, self._spec = observers, spec
 
     def __setitem__(self, name: str, x: Any) -> None:
-        observe({name: x}, self._observers, self._histogram, self._spec)
+        observe({name: x}, self._observers, self._spec)
 
 
-def clipping_point(observer: Observer, method: str) -> float:
-    """The largest magnitude that an int8 code of this tensor shall represent; 1 for all zeros."""
-    if not observer.amplitude:
-        return 1.0
-    if method == MIN_MAX:
-        return observer.amplitude
-    if method == PERCENTILE:
-        tail = (1 - PERCENT / 100) / 2
-        return max(-observer.quantile(tail), observer.quantile(1 - tail))
-    if method == MSE:
-        x, weights = _occupied(observer)
-        candidates = observer.amplitude * np.linspace(0.2, 1, 81)
-        errors = [weights @ (x - _int8(x, point / 127)) ** 2 for point in candidates]
-        return float(candidates[int(np.argmin(errors))])
-    raise UserError(f"calibration method {method!r}: choose one of {', '.join(METHODS)}")
+def clipping_point(observer: Observer) -> float:
+    """The largest magnitude that a code of this tensor represents; 1 if all values are zero."""
+    return observer.amplitude or 1.0
 
 
-def activation_clipping_point(observer: Observer, method: str, activation: str) -> float:
+def activation_clipping_point(observer: Observer, activation: str) -> float:
     """The same for the input of an activation table with the tied scales of docs/numerics.md.
 
-    What saturates harmlessly need not be represented: the least point is taken for which, over the
-    range observed, clipping moves the output by at most half an LSB (min-max, percentile: of the
-    values they keep); mse minimises the squared error of the table's output.
+    Values whose saturation is harmless need no codes: this is the least point for which, over the
+    observed range, clipping moves the output by at most half an LSB.
     """
     if not observer.amplitude:
         return 1.0
     f = ACTIVATIONS[activation].function
-    candidates = observer.amplitude * np.linspace(0.02, 1, 491)
-    if method == MSE:
-        x, weights = _occupied(observer)
-        exact = f(x)
-
-        def error(point: float) -> float:
-            output = f(_int8(x, point / 127))
-            return float(weights @ (exact - _int8(output, _output_scale(f, point))) ** 2)
-
-        return float(candidates[int(np.argmin([error(point) for point in candidates]))])
-    low, high = observer.minimum, observer.maximum
-    if method == PERCENTILE:
-        tail = (1 - PERCENT / 100) / 2
-        low, high = observer.quantile(tail), observer.quantile(1 - tail)
-    x = np.linspace(low, high, 1001)
-    for point in candidates:
+    x = np.linspace(observer.minimum, observer.maximum, 1001)
+    for point in observer.amplitude * np.linspace(0.02, 1, 491):
         moved = np.abs(f(x) - f(np.clip(x, -point * 128 / 127, point)))
-        if moved.max() <= 0.5 * _output_scale(f, point):
+        if moved.max() <= 0.5 * float(f(np.float64(point))) / 127:
             return float(point)
     return observer.amplitude
-
-
-def _output_scale(f: Callable[[Any], Any], point: float) -> float:
-    return float(f(np.float64(point))) / 127
-
-
-def _occupied(observer: Observer) -> tuple[Doubles, Doubles]:
-    filled = np.flatnonzero(observer.histogram)
-    return observer.centres[filled], observer.counts[filled].astype(np.float64)
-
-
-def _int8(x: Doubles, scale: float) -> Doubles:
-    return np.clip(np.floor(x / scale + 0.5), -128, 127) * scale

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from cli.errors import UserError
 
 from quant.model.spec import EncoderSpec
-from quant.quantize.observers import METHODS
 from quant.quantize.splitting import splittable
 
 REMEDIES = ("centre", "balance", "split", "shift", "wide", "round")
@@ -32,18 +31,13 @@ def applicable(spec: EncoderSpec) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Choices of a calibration; per_channel and multiplier_bits exist for the ablation table."""
+    """Choices of a calibration."""
 
-    method: str = "min-max"
     bias_correction: bool = True
-    per_channel: bool = True
-    multiplier_bits: int = 16
     remedies: tuple[str, ...] | None = None  # None: none, unless `calibrate` chooses
     precise: bool = False  # operands of 16 bits where there may be such
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise UserError(f"method is {self.method!r}: it must be one of {', '.join(METHODS)}")
         for name in self.remedies or ():
             if name not in REMEDIES:
                 raise UserError(f"remedy {name!r}: it must be one of {', '.join(REMEDIES)}")

@@ -56,16 +56,13 @@ def nearest_codes(weight: Doubles) -> Doubles:
     return rounded(weight).clip(-WEIGHT_MAX, WEIGHT_MAX)
 
 
-def normalise(
-    name: str, x: Doubles | float, bits: int = MULTIPLIER_BITS
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def normalise(name: str, x: Doubles | float) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """(m, s) with x = m 2^-s and 2^15 <= m < 2^16; relative error at most 2^-16.
 
-    ``bits`` below 16 keeps only that many bits of m, for ablations. Raises CalibrationError when
-    a factor needs s outside 1..47.
+    Raises CalibrationError when a factor needs s outside 1..47.
     """
     fraction, exponent = np.frexp(np.asarray(x, np.float64))  # x = fraction 2^exponent
-    m = rounded(np.ldexp(fraction, bits)).astype(np.int64) << (MULTIPLIER_BITS - bits)
+    m = rounded(np.ldexp(fraction, MULTIPLIER_BITS)).astype(np.int64)
     s = MULTIPLIER_BITS - exponent
     full = m == 1 << MULTIPLIER_BITS
     m, s = np.where(full, m >> 1, m), np.where(full, s - 1, s)
@@ -97,7 +94,6 @@ def linear(
     tables: Tables | None = None,
     input_means: NDArray[np.floating[Any]] | None = None,
     per_channel: bool = True,
-    multiplier_bits: int = MULTIPLIER_BITS,
     to_codes: ToCodes = nearest_codes,
 ) -> QuantizedLinear:
     """Weights to int8 with one scale a channel, or one in all; output_scale None for the logits.
@@ -134,7 +130,7 @@ def linear(
         )
     m = s = None
     if output_scale is not None:
-        m, s = normalise(name, input_scale * scales / output_scale, multiplier_bits)
+        m, s = normalise(name, input_scale * scales / output_scale)
     table, low = tables or (None, None)
     result = Linear(codes.astype(np.int8), biases.astype(np.int32), m, s, table, low)
     return QuantizedLinear(result, scales, int(bounds[worst]))

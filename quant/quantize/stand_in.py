@@ -1,109 +1,53 @@
 """A model of a checkpoint's shape, where no integers are needed."""
 
-from __future__ import annotations
-
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from golden.model import FeedForward, Linear, Model, Rotary, Shape
-from golden.random import random_model
+from golden.model import Model
 from quant.foreign.checkpoint import Checkpoint
-from quant.model.spec import EncoderSpec
-from quant.quantize.quantizers import activation_table
+from quant.quantize.encoder import quantize
+from quant.quantize.given import TABLE
+from quant.quantize.observers import Observer
+from quant.quantize.options import Options
 
 
-def shape_of(spec: EncoderSpec) -> Shape:
-    """Golden's shape of a checkpoint, before calibration adds copies of neurons."""
-    pooling: Any = "none" if spec.every_token else spec.pooling
-    return Shape(
-        layers=spec.layers,
-        hidden=spec.hidden,
-        heads=spec.heads,
-        head_size=spec.head_size,
-        ffn=spec.ffn,
-        labels=spec.outputs,
-        vocabulary=spec.vocabulary,
-        positions=spec.positions,
-        types=spec.types,
-        position_offset=spec.position_offset,
-        norm="pre" if spec.norm == "pre" else "post",
-        embedding_norm=spec.embedding_norm,
-        pooling=pooling,
-        kv_heads=spec.kv_heads or None,
-    )
+class _Ranges(Mapping[str, Observer]):
+    """Made-up ranges, another one for each layer: every layer then has its own activation table."""
+
+    def __init__(self, layers: int) -> None:
+        self._layers = layers
+
+    def __getitem__(self, name: str) -> Observer:
+        found = re.match(r"(layer|head)\.(\d+)", name)
+        place = int(found[2]) + (found[1] == "head") * self._layers if found else 0
+        observer = Observer()
+        observer.observe(np.array([[-1.0], [1.0]]) * (1 + 3 * place / (self._layers + 2)))
+        return observer
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __contains__(self, name: object) -> bool:
+        return True
 
 
 def stand_in(checkpoint: Checkpoint) -> Model:
-    """A model of the same shape whose integers say nothing: cycles and sizes depend on none.
+    """The integer model of zeros that a calibration without remedies makes, with two tokens.
 
-    But for equal tables of activations, which are sent once: every layer has its own, as clipping
-    points differ, and ReLU's is the same for all of them. No channel has a shift of its own and the
-    embedding has 8 bits a value, as in the contract without remedies, and 16 where its rows are
-    given; it has two tokens.
+    Its cycles and sizes are those of the calibrated model: they depend on no integer, apart from
+    equal activation tables, which are sent once.
     """
-    spec = checkpoint.spec
-    shape = replace(shape_of(spec), vocabulary=2)
-    made = random_model(shape, 0, spec.embedding_size, head_norm=spec.head_norm)
-    activations = [spec.activation] * spec.layers + list(spec.head_activations)
-    points = np.linspace(1, 4, len(activations))
-    tables = [activation_table(name, p)[0][0] for name, p in zip(activations, points)]
-
-    def plain(norm: Any) -> Any:
-        rms = spec.rms_norm or None
-        return None if norm is None else replace(norm, operand_shifts=None, rms=rms)
-
-    def feed_forward(ffn: FeedForward, table: Any) -> FeedForward:
-        up = replace(ffn.up, table=table)
-        if not spec.gated:
-            return replace(ffn, up=up)
-        return replace(ffn, up=replace(up, table=None), gate=up, gate_shift=1)
-
-    head = []
-    for j in range(spec.head_layers):
-        outputs, inputs = checkpoint.arrays[f"head.{j}.weight"].shape
-        last = j == spec.head_layers - 1
-        head.append(
-            Linear(
-                weight=np.zeros((outputs, inputs), np.int8),
-                bias=np.zeros(outputs, np.int32),
-                m=None if last else np.full(outputs, 1 << 15, np.int32),
-                s=None if last else np.full(outputs, 15, np.int32),
-                table=None if last else tables[spec.layers + j],
-            )
-        )
-    bias = None
-    if spec.position_bias:
-        bias = np.zeros((spec.heads, 2 * spec.max_tokens - 1), np.int16)
-    return replace(
-        made,
-        embedding=replace(
-            made.embedding,
-            norm=plain(made.embedding.norm),
-            token_factor=1,
-            position_factor=1,
-            token_low=np.zeros_like(made.embedding.token) if spec.given else None,
-            position_low=np.zeros_like(made.embedding.position) if spec.given else None,
-        ),
-        layers=tuple(
-            replace(
-                layer,
-                window=spec.window(i),
-                norm1=plain(layer.norm1) if i or spec.first_norm else None,
-                norm2=plain(layer.norm2),
-                ffn=feed_forward(layer.ffn, table),
-                rotary=spec.table(i),
-            )
-            for i, (layer, table) in enumerate(zip(made.layers, tables))
-        ),
-        final_norm=plain(made.final_norm),
-        head_norm=plain(made.head_norm),
-        head=tuple(head),
-        position_bias=bias,
-        rotary=tuple(
-            Rotary(*(np.zeros((spec.max_tokens, spec.head_size // 2), np.int16) for _ in range(2)))
-            for _ in range(spec.tables)
-        )
-        or None,
-    )
+    spec = replace(checkpoint.spec, vocabulary=2)
+    arrays = {
+        name: np.broadcast_to(np.float32(0), array.shape)
+        for name, array in checkpoint.arrays.items()
+    }
+    arrays[TABLE] = arrays[TABLE][:2]
+    options = Options(remedies=(), bias_correction=False)
+    return quantize(spec, arrays, _Ranges(spec.layers), options).model

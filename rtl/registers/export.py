@@ -1,4 +1,4 @@
-"""The register map for those who program or verify it: C header, HTML, Markdown, UVM."""
+"""The register map for those who program or verify it: C header, HTML, Markdown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from peakrdl_cheader.c_standards import CStandard
 from peakrdl_cheader.design_scanner import DesignScanner
 from peakrdl_cheader.design_state import DesignState
 from peakrdl_cheader.header_generator import HeaderGenerator
-from peakrdl_uvm import UVMExporter
 from systemrdl.node import RegNode
 
 from rtl.dma.bus import Bus
@@ -58,17 +57,6 @@ def c_header(config: Config, bus: Bus | None = None) -> str:
         text = path.read_text()
     # PeakRDL pads the struct up to registers that are not there.
     return re.sub(r"\n *uint8_t RESERVED_\w+\[\w+\];(?=\n\} \w+;)", "", text)
-
-
-def uvm_package(config: Config, name: str, bus: Bus | None = None) -> str:
-    """The map as a SystemVerilog package `name`, whose class `bert2rtl` is a uvm_reg_block.
-
-    Fields that hardware changes are volatile: UVM's own checks leave them alone.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{name}.sv"
-        UVMExporter().export(compiled(config, bus=bus), str(path), reuse_class_definitions=False)
-        return path.read_text()
 
 
 def html(config: Config, bus: Bus | None = None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import cycle, product
 
@@ -18,9 +18,11 @@ from cli.progress import progress, stage
 import numpy as np
 
 from golden.model import Model, Window
+from quant import reader
 from quant.calibrate import DEFAULT_DATA
+from quant.foreign.tokenizer import encode
 from quant.images import data as images
-from rtl.compile.fit import fitting_model, fixed_tokens
+from rtl.compile.fit import fitting_model
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.dma.bus import Bus
 from rtl.dma.options import add_bus_options, bus_of
@@ -38,8 +40,9 @@ from sim.options import (
     add_memory_options,
     add_model_options,
     add_stream_ahead,
+    lane_number,
     lanes_of,
-    model_of,
+    listed,
     quantized_of,
     shape_of,
 )
@@ -196,19 +199,6 @@ def _print_by_memory(found: dict[int, dict[int, int]], streamed: int) -> None:
     )
 
 
-def listed(one: Callable[[str], int]) -> Callable[[str], list[int]]:
-    """The type of an option that takes one value or several, with commas between them."""
-    return lambda text: list(dict.fromkeys(one(part) for part in text.split(",")))
-
-
-def _lanes(text: str) -> int:
-    value = whole(1)(text)
-    if value not in LANES:
-        allowed = ", ".join(map(str, LANES))
-        raise argparse.ArgumentTypeError(f"invalid choice: {value} (choose from {allowed})")
-    return int(value)
-
-
 def _shape(text: str) -> list[int]:
     values = [whole(1)(part) for part in text.split(",")]
     if len(values) != 3:
@@ -279,7 +269,7 @@ def _parser() -> Parser:
     )
     result.add_argument(
         "--lanes",
-        type=listed(_lanes),
+        type=listed(lane_number),
         default=[DEFAULT_LANES],
         metavar="N",
         help=f"N lanes: some of {_listed(LANES)} (default: {DEFAULT_LANES})",
@@ -371,23 +361,23 @@ def _check(options: argparse.Namespace, bus: Bus | None) -> None:
 
 def _batches(options: argparse.Namespace) -> None:
     """Texts a second."""
-    directory, quantized = model_of(options)
-    spec = quantized.spec
-    options.tokens = _lengths(options, fixed_tokens(quantized.model, quantized.info))
+    spec, its = reader.of_options(options)
     data = options.data or images.usual(spec.inputs, DEFAULT_DATA)
     texts = images.load(spec.inputs, data, "test", names=(), task=spec.task)
     texts = texts[: options.texts or TEXTS]
     if not texts:
         raise UserError(f"{data} holds no text: nothing would be counted")
+    model, directory, fixed = shape_of(options)
+    options.tokens = _lengths(options, fixed)
     cut = {
-        tokens: [len(quantized.tokens(t.content, t.pair, max_tokens=tokens).ids) for t in texts]
+        tokens: [len(encode(spec, its, t.content, t.pair, tokens).ids) for t in texts]
         for tokens in options.tokens
     }
     rates = options.stream_bytes or [None]
     plan = list(product(cut.items(), options.lanes, rates, options.batch))
     found = [
         batches.measure(
-            quantized.model,
+            model,
             lengths,
             lanes,
             memory,

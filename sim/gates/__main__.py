@@ -23,7 +23,6 @@ from sim.gates.netlist import ECP5, netlist
 from sim.report import table
 from sim.simulators import SIMULATORS
 from sim.synth.families import FAMILIES
-from sim.synth.osu018 import TARGET
 from tb.scenarios import SMALL_LIMITS
 
 DESCRIPTION = """\
@@ -31,8 +30,7 @@ Synthesise units for a target of sim.synth and play their benches on the netlist
 
 The netlist is what sim.synth counts. For the ECP5: LUTs, carry chains, flip-flops, multipliers and
 block RAMs, with Yosys' models of the cells and ours (sim/gates/cells.v) of multiplier and block
-RAM. For standard cells (osu018): the library's models of the gates, and flip-flops and RAMs that
-begin with values at random. For other FPGAs: Yosys models every cell of the iCE40, and no block RAM
+RAM. For other FPGAs: Yosys models every cell of the iCE40, and no block RAM
 of the others, where a unit with such a cell is refused.
 Attention and accelerator are small by default (24 tokens, hidden 32).
 """
@@ -42,7 +40,6 @@ examples:
   python -m sim.gates requantize activation reciprocal rsqrt --simulator icarus
   python -m sim.gates accelerator --lanes 4
   python -m sim.gates layernorm --lanes 4 --target ice40
-  python -m sim.gates softmax --lanes 4 --target osu018
 """
 #: Units whose bench plays whole inferences, so that a large configuration would take long.
 WHOLE = ("attention", "accelerator")
@@ -54,7 +51,7 @@ def _parser() -> Parser:
         "units", nargs="*", metavar="UNIT", default=list(UNITS), help="which ones (default: all)"
     )
     result.add_argument("--simulator", choices=SIMULATORS, default="verilator", help="verilator")
-    targets = [ECP5, *FAMILIES, TARGET]
+    targets = [ECP5, *FAMILIES]
     result.add_argument(
         "--target",
         choices=targets,

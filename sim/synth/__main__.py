@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from cli.command import run_command
 from cli.files import write_json
@@ -58,11 +57,11 @@ depends on the placement's seed: the median of several counts.
 placement. A LUT, a DSP and a block RAM are what the family calls so; the line below the table says
 what one is.
 
-{TARGET}: area, clock and power in OSU's standard cells for a 0.18 um process, which
+{TARGET}: area and clock in OSU's standard cells for a 0.18 um process, which
 `apt-get install qflow-tech-osu018 opensta` brings. RAMs and ROMs are counted in bits: they are
 macros on a chip. Gates are sized and buffered for --freq in the slow corner, which is assumed to be
-{SLOW} times as slow as the library's only one. Timing and power are those of cells without wires
-and clock tree.
+{SLOW} times as slow as the library's only one. The clock is that of cells without wires and clock
+tree.
 
 All counts are of the unit alone, with trace ports.
 """
@@ -74,8 +73,6 @@ examples:
   python -m sim.synth accelerator --lanes 4 --parts --placements 3 --json build/synth4.json
   python -m sim.synth accelerator --target gowin --lanes 4 --tokens 128 --hidden 128 --ffn 512
   python -m sim.synth matmul --target osu018 --lanes 4
-  python -m sim.run --lanes 4 --saif build/4.saif
-  python -m sim.synth accelerator --target osu018 --lanes 4 --parts --saif build/4.saif
 """
 #: Options that not all targets have: which have them, and the default there.
 LIMITED: dict[str, tuple[tuple[str, ...], object]] = {
@@ -87,14 +84,11 @@ LIMITED: dict[str, tuple[tuple[str, ...], object]] = {
     "router": ((ECP5,), ROUTERS[0]),
     "patience": ((ECP5,), 60),
     "freq": ((ECP5, TARGET), 100.0),
-    "parts": ((ECP5, TARGET), False),
-    "toggles": ((TARGET,), None),
+    "parts": ((ECP5,), False),
 }
 
 FREQ = (1.0, 1000.0)
 """Least and most MHz of --freq."""
-OPTIONS = {"toggles": "--saif"}
-"""Options whose name is not that of the value."""
 
 
 def describe(cost: Cost, part: Part, parts: bool = False) -> str:
@@ -185,35 +179,18 @@ def describe_counts(counts: Counts) -> str:
     )
 
 
-def describe_silicon(found: Silicon, parts: bool = False) -> str:
-    """Area, memories, clock and power; `parts` adds tables of the unit's parts and memories."""
+def describe_silicon(found: Silicon) -> str:
+    """Area, memories and clock."""
     bits = ", ".join(f"{number:,} bits of {kind}" for kind, number in found.memory_bits.items())
     lines = [
         f"cells: {found.kge:.1f} kGE, {found.mm2:.3f} mm2",
         f"memories: {bits}; of these register files alone are among the cells",
     ]
-    held = found.registers
-    lines.append(
-        f"flip-flops: {held.bits:,} before mapping, {held.reset:,} with a synchronous reset, "
-        f"{held.enable:,} with one of {held.enables:,} enables"
-    )
-    if found.clock is not None:
+    if found.typical_mhz is not None:
         lines.append(
-            "clock: {typical_mhz:.1f} MHz typical, {slow_mhz:.1f} MHz in the slow corner, from "
-            "{start} to {end}".format_map(found.clock)
+            f"clock: {found.typical_mhz:.1f} MHz typical, "
+            f"{found.slow_mhz:.1f} MHz in the slow corner"
         )
-    if found.power is not None:
-        total = found.power["sequential"] + found.power["combinational"]
-        lines.append(
-            f"power: {total:.2f} mW at {found.power['mhz']:g} MHz: {found.power['sequential']:.2f} "
-            f"in flip-flops, {found.power['combinational']:.2f} in gates"
-        )
-    if parts:
-        body: list[list[object]] = [[name, *used.values()] for name, used in found.parts.items()]
-        lines += ["", table(["part", "kGE", "flip-flops"], body)]
-        body = [list(memory.values()) for memory in found.memories]
-        head = ["part", "memory", "words", "bits", "read ports", "write ports"]
-        lines += ["", table(head, body)]
     return "\n".join(lines)
 
 
@@ -227,19 +204,11 @@ def _parser() -> Parser:
         metavar="NAME",
         help=f"{', '.join(TARGETS)} (default: {ECP5})",
     )
-    result.add_argument("--parts", action="store_true", default=None, help="also figures of parts")
     result.add_argument(
         "--freq", type=float, metavar="MHZ", help="target; for osu018 in the slow corner, 100"
     )
-    silicon = result.add_argument_group(f"of {TARGET} alone")
-    silicon.add_argument(
-        "--saif",
-        dest="toggles",
-        type=Path,
-        metavar="FILE",
-        help="also power, by the toggles of a run of the same design: sim.run --saif",
-    )
     routed = result.add_argument_group(f"of {ECP5} alone")
+    routed.add_argument("--parts", action="store_true", default=None, help="also figures of parts")
     routed.add_argument(
         "--no-route", action="store_true", default=None, help="count resources only"
     )
@@ -272,9 +241,8 @@ def _settle(parser: Parser, options: argparse.Namespace) -> None:
         if getattr(options, name) is None:
             setattr(options, name, default)
         elif options.target not in targets:
-            option = OPTIONS.get(name, f"--{name.replace('_', '-')}")
             parser.error(
-                f"argument {option}: the target {options.target} has none, only "
+                f"argument --{name.replace('_', '-')}: the target {options.target} has none, only "
                 f"{' and '.join(targets)}"
             )
     if options.freq is not None and not FREQ[0] <= options.freq <= FREQ[1]:
@@ -292,8 +260,8 @@ def _run(parser: Parser, options: argparse.Namespace) -> None:
         return
     found: Counts | Silicon
     if options.target == TARGET:
-        found = osu018.synthesise(design, freq=options.freq, saif=options.toggles, say=stage)
-        title, told = "OSU 0.18 um standard cells", describe_silicon(found, options.parts)
+        found = osu018.synthesise(design, freq=options.freq, say=stage)
+        title, told = "OSU 0.18 um standard cells", describe_silicon(found)
     else:
         found = count(design, options.target, stage)
         title, told = FAMILIES[options.target].title, describe_counts(found)

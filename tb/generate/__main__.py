@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cli.command import run_command
-from cli.errors import UserError
 from cli.machine import BUILD
 from cli.options import Parser, add_columns, add_lanes, add_tokens, positive, whole
 from cli.progress import stage
@@ -22,7 +21,7 @@ from golden.model import Model
 from quant.quantized_model import QuantizedModel
 from rtl.compile.fit import fitting_model
 from rtl.dma.options import add_bus_options, bus_of
-from rtl.generate.sheet import STREAMED, refuse_dma
+from rtl.generate.sheet import refuse_dma
 from rtl.generate.units import unit as unit_of
 from rtl.interface.config import LANES, Config, array
 from sim.options import add_model_options, quantized_of
@@ -38,7 +37,6 @@ The folder holds the unit's Verilog, the bench, $readmemh vectors cut from the g
 review, scripts for Icarus, Verilator, Questa, VCS, Xcelium and Vivado xsim, and a README. The bench
 compares every trace port, and ends with PASS or with the first value that differs: run
 DIR/run_icarus.sh or DIR/run_verilator.sh. The bench of an accelerator with DMA has an AXI4 memory.
-With --uvm the folder also holds a passive UVM view of the accelerator, for the testbench of an SoC.
 """
 EXAMPLES = """\
 examples:
@@ -46,7 +44,6 @@ examples:
   python -m tb.generate accelerator --text "That movie was terrible!" --lanes 4 -o build/bench
   python -m tb.generate accelerator --stalls 7 --tokens 32
   python -m tb.generate accelerator --dma --data-bits 128 --tokens 32
-  python -m tb.generate accelerator --uvm --text "That movie was terrible!"
   python -m tb.generate layernorm --no-review -o build/layernorm
 """
 OUT = BUILD / "bench"
@@ -86,11 +83,6 @@ def _parser() -> Parser:
         metavar="N",
         help="values cut out of each tensor for a unit of the datapath (default: %(default)s)",
     )
-    parser.add_argument(
-        "--uvm",
-        action="store_true",
-        help="also a register model, a monitor and a scoreboard in UVM (accelerator only)",
-    )
     parser.add_argument("-o", "--out", type=Path, metavar="DIR", help=f"default: {OUT}/UNIT")
     add_bus_options(parser, cores=True)
     return parser
@@ -104,8 +96,6 @@ def _run(options: argparse.Namespace) -> None:
     name, bus = unit_of(options.unit).name, bus_of(options)
     if bus is not None:
         refuse_dma(name)
-    if options.uvm and name != STREAMED:
-        raise UserError(f"--uvm is for the {STREAMED}: {name} has no registers")
     out = options.out or OUT / name
     check_folder(out)
     reviews: list[tuple[Model, Tokens]] = []
@@ -118,15 +108,7 @@ def _run(options: argparse.Namespace) -> None:
         reviews.append((model, review))
     shape = array(config.lanes, config.tile_columns)
     stage(f"generating the bench of {name}, {shape}")
-    bench = bench_of(
-        name,
-        config,
-        reviews,
-        stalls=options.stalls,
-        limit=options.limit,
-        bus=bus,
-        uvm=options.uvm,
-    )
+    bench = bench_of(name, config, reviews, stalls=options.stalls, limit=options.limit, bus=bus)
     write_bench(bench, out)
     for played in bench.facts["inferences"]:
         print(f"plays  {played}")

@@ -73,16 +73,6 @@ class Bench:
         """The bench's own source files in the order in which a simulator reads them."""
         return [f"bench/{tops.PARTS}", f"bench/{self.top}.sv"]
 
-    @property
-    def view(self) -> list[str]:
-        """Source files of the UVM view, in the order in which a simulator reads them."""
-        return [path for path in self.files if path.startswith("uvm/") and path.endswith(".sv")]
-
-    @property
-    def example(self) -> str:
-        """Module in which the UVM view stands beside the bench."""
-        return f"{self.module}_uvm_example"
-
 
 def bench_of(
     unit: str,
@@ -94,7 +84,6 @@ def bench_of(
     prefix: str = "",
     design: tuple[Mapping[str, Any], str] | None = None,
     bus: Bus | None = None,
-    uvm: bool = False,
 ) -> Bench:
     """The bench of a unit: small random cases first, then those of the reviews.
 
@@ -113,8 +102,6 @@ def bench_of(
         at hand.
     bus
         Of the accelerator with DMA.
-    uvm
-        With a UVM view of the accelerator, which needs the extra `package`.
 
     Raises
     ------
@@ -133,7 +120,6 @@ def bench_of(
         "stalls": stalls,
         "streams": unit in ("accelerator", "attention"),
         "bus": bus,
-        "uvm": uvm,
         "traced": any(port.startswith(TRACE) for port in sheet["ports"]),
     }
     if unit == "accelerator":
@@ -142,11 +128,6 @@ def bench_of(
         example = example_files(sheet, config, runs[0], bus)
         files |= {f"example/{name}": text for name, text in example.items()}
         facts["inferences"] = [run.inference.name for run in runs]
-        if uvm:
-            # Only the view needs what its register model is made with.
-            from tb.generate.uvm import uvm_files
-
-            files |= uvm_files(sheet, config, runs, bus)
     elif unit == "attention":
         runs = _layers(config, reviews)
         files = attention_files(sheet, config, runs, seed)
@@ -302,9 +283,6 @@ def bench_files(bench: Bench, rtl: Sequence[str]) -> dict[str, str]:
         Paths of the unit's Verilog in the folder.
     """
     texts = dict(bench.files) | scripts.scripts(bench.top, MARK, bench.facts["streams"])
-    if bench.facts["uvm"]:
-        view = " ".join([MARK, *bench.view])
-        texts |= scripts.scripts(bench.example, view, True, uvm=True)
     texts[MARK] = file_list([*bench.sources, *rtl])
     texts["README.md"] = readme.text(bench.top, bench.module, bench.facts, rtl)
     return texts

@@ -79,48 +79,6 @@ CORES = """\
 All {cores} cores play at the same time; core k begins with the k-th inference of the
 list, counted from 0."""
 
-UVM = """
-## UVM
-
-A passive view for the testbench of an SoC. It needs UVM 1.2 or IEEE 1800.2, which the simulator or
-`UVM_HOME` brings.
-
-| file | holds |
-| --- | --- |
-| `uvm/{module}_registers_pkg.sv` | the register model `bert2rtl`, by PeakRDL-uvm |
-| `uvm/{module}_if.sv` | an interface of the ports, and the probe that hands it to UVM |
-| `uvm/{module}_uvm_pkg.sv` | transactions, monitor, predictor, scoreboard, coverage, env |
-| `uvm/answers.txt` | golden's logits of each packet of tokens above |
-| `uvm/{module}_example.sv` | a test to be copied: the view beside this bench |
-
-    ./run_uvm_verilator.sh     # UVM_HOME: a folder whose src/uvm_pkg.sv Verilator reads
-    ./run_uvm_questa.sh        # with the simulator's own UVM; not yet run, as are the next
-    ./run_uvm_vcs.sh
-    ./run_uvm_xcelium.sh
-    ./run_uvm_xsim.sh
-
-Each ends with 0 when the bench says `PASS` and UVM counts no UVM_ERROR and no UVM_FATAL.
-
-For an SoC compile the first three files behind UVM, in this order. Its top module binds a probe to
-the accelerator, and its test gives the env a configuration:
-
-    bind {module} {module}_probe probe (.*);
-
-    {module}_config cfg = {module}_config::type_id::create("cfg");
-    cfg.path = "top.soc.accelerator";          // the instance to which the probe is bound
-    cfg.answers.push_back("uvm/answers.txt");  // of several tables all entries count
-    cfg.least = 1;                             // inferences that must be compared
-    uvm_config_db#({module}_config)::set(this, "env", "cfg", cfg);
-
-- The scoreboard knows an inference by its tokens and by the model's hash in its command stream,
-  whatever drives the accelerator. It compares the logits where a table has both.
-- All others are counted as unchecked, as are failed, aborted and unfinished ones by those names.
-- Logits that are missing after a `status` of NONE are a UVM_ERROR, as are logits that differ.
-- Embedding rows are taken to be the model's. Others show as wrong logits.
-- The mirror of the registers follows the bus. Reads of what hardware never changes are held to it.
-- Verilator ignores the covergroups.
-"""
-
 PINS = """\
 The unit has no streams: `vectors/pins.mem` holds its inputs cycle by cycle, with {pauses}.
 What is not looked at is noise."""
@@ -158,6 +116,6 @@ def text(top: str, module: str, facts: Mapping[str, Any], rtl: Sequence[str]) ->
         verilog=f"`{rtl[0]}`" + (", its parts beside it" if len(rtl) > 1 else ""),
         configuration=", ".join(f"{key} {value}" for key, value in settings.items()),
         played="\n".join(f"- {name}" for name in facts["inferences"]),
-        surroundings=surroundings + (UVM.format(module=module) if facts["uvm"] else ""),
+        surroundings=surroundings,
         example=example if facts["unit"] == "accelerator" else "",
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 _HEAD = """\
 #!/bin/sh
-# {tool}. Ends with 0 when {good}, with 2 when a word is refused, else with 1 or more.
+# {tool}. Ends with 0 when the bench says PASS, with 2 when a word is refused, else with 1 or more.
 #     {words}-- WORD ...    words for the simulator, as its manual has them
 # WORK names the folder in which build_{name} is made, instead of here; {programs} other
 # programs than those on PATH. {options}
@@ -55,27 +55,10 @@ _NO_STREAMS = """\
 
 #: A simulator's own exit code says little: some end with 0 after $fatal.
 _VERDICT = """\
-if [ "$code" -ne 0 ]{said}; then
+if [ "$code" -ne 0 ] || ! grep -q '^\\(# \\)\\{0,1\\}PASS: ' "$work/run.log"; then
   echo "FAILED: see $work/run.log" >&2
   exit 1
 fi
-"""
-_SAID = """ || ! grep -q '^\\(# \\)\\{{0,1\\}}{line}' "$work/run.log\""""
-
-
-#: What a simulator's compiler is told, and xsim's linker, to use UVM. Icarus has no classes of that
-#: kind. Verilator brings no UVM.
-_UVM = {
-    "verilator": "-Wno-fatal -Wno-lint -Wno-style +define+UVM_NO_DPI "
-    '"+incdir+$UVM_HOME/src" \\\n  "$UVM_HOME/src/uvm_pkg.sv" ',
-    "questa": "",
-    "vcs": "-ntb_opts uvm-1.2 ",
-    "xcelium": "-uvm ",
-    "xsim": "-L uvm ",
-}
-_UVM_HOME = """\
-[ -f "${UVM_HOME:-}/src/uvm_pkg.sv" ] ||
-  refuse "UVM_HOME is '${UVM_HOME:-}': name a folder with UVM, which has src/uvm_pkg.sv"
 """
 
 
@@ -84,29 +67,21 @@ def _tool(name: str) -> str:
     return f'"${{{name.upper()}:-{name}}}"'
 
 
-def scripts(top: str, sources: str, streams: bool, *, uvm: bool = False) -> dict[str, str]:
+def scripts(top: str, sources: str, streams: bool) -> dict[str, str]:
     """A script for each simulator, by file name.
 
     sources
-        The list of the files in the order in which they are read, and what is read after them.
+        The list of the files in the order in which they are read.
     streams
         There are some, so that `--stalls SEED` and `+stalls=SEED` are taken.
-    uvm
-        The sources use UVM: run_uvm_NAME.sh for each simulator that can, which also demands that no
-        UVM_ERROR was reported.
     """
     listed = f"-f {sources}"
-    used = _UVM if uvm else dict.fromkeys(("icarus", *_UVM), "")
-    needs_home = {"verilator": _UVM_HOME} if uvm else {}
-    lines = ["PASS: ", "UVM_ERROR : *0$", "UVM_FATAL : *0$"] if uvm else ["PASS: "]
-    verdict = _VERDICT.format(said="".join(_SAID.format(line=line) for line in lines))
 
     def _script(
         name: str, tool: str, options: str, build: str, run: str, *, tools: Sequence[str]
     ) -> str:
         head = _HEAD.format(
-            name=f"uvm_{name}" if uvm else name,
-            good="the bench says PASS, and UVM no error" if uvm else "the bench says PASS",
+            name=name,
             tool=tool,
             options=options,
             words="--stalls SEED  pauses on every stream, also +stalls=SEED\n#     "
@@ -114,14 +89,14 @@ def scripts(top: str, sources: str, streams: bool, *, uvm: bool = False) -> dict
             else "",
             programs=" and ".join(one.upper() for one in tools),
             cases=_STREAMS if streams else _NO_STREAMS,
-            seed=(_SEED if streams else "") + needs_home.get(name, ""),
+            seed=_SEED if streams else "",
             allowed="--stalls SEED, " if streams else "",
         )
         shown = (
             f'code=0\n{{ {run} || echo "exit code $?" > "$work/code"; }} 2>&1 '
             '| tee "$work/run.log"\n'
         )
-        last = 'if [ -s "$work/code" ]; then code=1; fi\n' + verdict
+        last = 'if [ -s "$work/code" ]; then code=1; fi\n' + _VERDICT
         return head + build + shown + last
 
     found = {
@@ -148,7 +123,7 @@ def scripts(top: str, sources: str, streams: bool, *, uvm: bool = False) -> dict
             'if grep -qs "^CFG_CXXFLAGS_PCH_I *= *$" "$root/include/verilated.mk"; then\n'
             '  configured="-MAKEFLAGS CFG_CXXFLAGS_PCH_I=-include -MAKEFLAGS PYTHON3=python3"\nfi\n'
             f"{_tool('verilator')} --binary --timing --timescale 1ns/1ps -j 0 "
-            f"$configured ${{VERILATOR_FLAGS:-}} {used['verilator']}--top-module {top} "
+            f"$configured ${{VERILATOR_FLAGS:-}} --top-module {top} "
             f'--Mdir "$objects" -o {top} \\\n  {listed} > "$work/build.log" 2>&1 || {{\n'
             '  cat "$work/build.log" >&2\n  exit 1\n}\n'
             f'if [ "$objects" != "$work" ]; then\n  mv "$objects/{top}" "$work"\n'
@@ -162,7 +137,7 @@ def scripts(top: str, sources: str, streams: bool, *, uvm: bool = False) -> dict
             "VLOG_FLAGS goes to vlog.",
             f'{_tool("vlib")} "$work/library"\n'
             f'{_tool("vlog")} -sv -work "$work/library" -timescale 1ns/1ps '
-            f"${{VLOG_FLAGS:-}} {used['questa']}\\\n  {listed}\n",
+            f"${{VLOG_FLAGS:-}} \\\n  {listed}\n",
             f'{_tool("vsim")} -c -lib "$work/library" -onfinish exit '
             f'-do "onbreak {{quit -f -code 1}}; run -all; quit -f" {top} "$@" < /dev/null',
             tools=("vlib", "vlog", "vsim"),
@@ -172,7 +147,7 @@ def scripts(top: str, sources: str, streams: bool, *, uvm: bool = False) -> dict
             "Synopsys VCS",
             "VCS_FLAGS goes to vcs.",
             f"{_tool('vcs')} -full64 -sverilog -timescale=1ns/1ps "
-            f"${{VCS_FLAGS:-}} {used['vcs']}-top {top} "
+            f"${{VCS_FLAGS:-}} -top {top} "
             f'-Mdir="$work/csrc" -o "$work/simv" \\\n  {listed}\n',
             '"$work/simv" "$@"',
             tools=("vcs",),
@@ -183,7 +158,7 @@ def scripts(top: str, sources: str, streams: bool, *, uvm: bool = False) -> dict
             "XRUN_FLAGS goes to xrun.",
             "",
             f"{_tool('xrun')} -64bit -sv -timescale 1ns/1ps "
-            f"${{XRUN_FLAGS:-}} {used['xcelium']}-top {top} "
+            f"${{XRUN_FLAGS:-}} -top {top} "
             f'-xmlibdirpath "$work" -l "$work/xrun.log" "$@" \\\n  {listed}',
             tools=("xrun",),
         ),
@@ -192,12 +167,11 @@ def scripts(top: str, sources: str, streams: bool, *, uvm: bool = False) -> dict
             "AMD Vivado xsim",
             "XELAB_FLAGS goes to xelab.",
             'options=\nfor argument; do options="$options --testplusarg ${argument#+}"; done\n'
-            f'{_tool("xvlog")} --sv {used["xsim"]}--work "bench=$work/library" \\\n  {listed}\n'
-            f'{_tool("xelab")} {used["xsim"]}-L "bench=$work/library" --timescale 1ns/1ps '
+            f'{_tool("xvlog")} --sv --work "bench=$work/library" \\\n  {listed}\n'
+            f'{_tool("xelab")} -L "bench=$work/library" --timescale 1ns/1ps '
             f'${{XELAB_FLAGS:-}} --snapshot {top} "bench.{top}"\n',
             f"{_tool('xsim')} {top} --runall $options",
             tools=("xvlog", "xelab", "xsim"),
         ),
     }
-    prefix = "run_uvm_" if uvm else "run_"
-    return {f"{prefix}{name}.sh": found[name] for name in used}
+    return {f"run_{name}.sh": script for name, script in found.items()}

@@ -8,13 +8,6 @@ import time
 from pathlib import Path
 
 
-class Odd(Exception):
-    """An error that cannot be made again from its text."""
-
-    def __init__(self, one: int, two: int) -> None:
-        super().__init__(f"{one} and {two}")
-
-
 def square(shared: int, case: int) -> int:
     """Later cases end first."""
     time.sleep(0.05 * (case % 3 == 0))
@@ -27,8 +20,7 @@ def slow(shared: None, case: int) -> int:
 
 
 def deadly(folder: Path, case: int) -> int:
-    """The first worker that takes case 3 is killed in it, case 7 kills every one; each that
-    began has a file."""
+    """The first worker that takes case 3 is killed in it, case 7 kills every one."""
     first = not any(folder.glob(f"began-{case}-*"))
     (folder / f"began-{case}-{os.getpid()}").touch()
     if case == 7 or (case == 3 and first):
@@ -36,10 +28,8 @@ def deadly(folder: Path, case: int) -> int:
     return case
 
 
-def failing(kind: str, case: int) -> int:
+def failing(shared: None, case: int) -> int:
     if case == 2:
-        if kind == "odd":
-            raise Odd(1, 2)
         raise ValueError(f"case {case} is bad")
     return case
 

@@ -3,20 +3,18 @@
 import ast
 import importlib
 import os
-import random
 import shlex
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
+from cli.machine import ROOT
 from cli.options import PATHS, Parser
+from cli.paths import WRITTEN
 
 import pytest
 
-from tests.ending import exit_code
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.ending import exit_code, refusal
 
 
 def is_command(path: Path) -> bool:
@@ -44,7 +42,6 @@ COMMANDS = {
 NEEDED = {
     "quant.classify": ["good"],
     "quant.export": ["c"],
-    "quant.similarity": ["good", "bad"],
     "boards": ["--board", "terasic_deca"],
     "boards.host": ["good", "--board", "radiona_ulx3s"],
     "rtl.generate": ["softmax"],
@@ -55,95 +52,70 @@ NEEDED = {
 }
 
 
-def test_the_commands_are_found():
-    assert {"quant.calibrate", "rtl.compile", "setup", "sim.run", "train.finetune"} <= set(COMMANDS)
-    readme = (ROOT / "README.md").read_text()
-    named = {word for word in readme.split() if word in COMMANDS}
-    assert {"quant.calibrate", "sim.cycles"} <= named
-
-
 @pytest.fixture(params=sorted(COMMANDS))
 def name(request):
     return request.param
 
 
-def module(name: str) -> ModuleType:
-    return importlib.import_module(COMMANDS[name])
+def main_of(name: str):
+    return importlib.import_module(COMMANDS[name]).main
 
 
-def ends(name: str, *arguments: str) -> int:
-    """The exit code of a command, run in this process."""
-    return exit_code(module(name).main, list(arguments))
+class Caught(BaseException):
+    """Brings a parser out of a command."""
 
 
-def options_of(name: str, capsys) -> dict[str, str]:
-    """The options that --help names, with what stands for their value."""
-    assert ends(name, "--help") == 0
-    found = {}
-    for line in capsys.readouterr().out.splitlines():
-        words = line.strip().replace(",", "").split()
-        for place, word in enumerate(words[:4]):
-            if word.startswith("--") and line.startswith("  -"):
-                after = words[place + 1] if place + 1 < len(words) else ""
-                found[word] = after if after.isupper() or after.startswith("{") else ""
-    return found
+def parser_of(name: str, monkeypatch) -> Parser:
+    def parse_args(parser: Parser, *_: object) -> None:
+        raise Caught(parser)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Parser, "parse_args", parse_args)
+        with pytest.raises(Caught) as caught:
+            main_of(name)([])
+    return caught.value.args[0]
 
 
-def test_help_has_examples_that_are_of_this_command(name, capsys):
-    assert ends(name, "--help") == 0
-    shown, error = capsys.readouterr()
-    assert error == ""
-    _, _, examples = shown.partition("examples:\n")
+def test_help_has_examples_that_are_of_this_command(name, monkeypatch, capsys):
+    parser = parser_of(name, monkeypatch)
+    _, _, examples = parser.format_help().partition("examples:\n")
     # A line that is further in says what the example above it does.
-    lines = [line.strip() for line in examples.splitlines() if not line.startswith("     ")]
-    lines = [line for line in lines if line]
-    assert lines, "no examples"
-    for line in lines:
-        assert line.startswith(("python -m ", "python3 -m ")), line
-    assert any(f"-m {name}" in line for line in lines)
-    known = options_of(name, capsys)
-    for line in lines:
-        words = shlex.split(line)
+    lines = [
+        shlex.split(line)
+        for line in examples.splitlines()
+        if line.startswith("  ") and line[2:3].strip()
+    ]
+    assert any(words[2] == name for words in lines)
+    for words in lines:
+        assert words[:2] in (["python", "-m"], ["python3", "-m"]), words
         if words[2] == name:
-            assert {w for w in words if w.startswith("--")} <= set(known), line
-
-
-def test_version(name, capsys):
-    assert ends(name, "--version") == 0
+            assert {word for word in words if word.startswith("--")} <= set(
+                parser._option_string_actions
+            )
+    assert exit_code(main_of(name), ["--version"]) == 0
     assert capsys.readouterr().out.startswith("bert2rtl ")
 
 
-def test_an_option_that_does_not_exist(name, capsys):
-    draw = random.Random(name)
-    option = "--" + "".join(draw.choices("bcdfghjklm", k=12))
-    assert ends(name, *NEEDED.get(name, []), option) == 2
-    error = capsys.readouterr().err
-    assert error == f"error: unrecognized arguments: {option}; --help shows what is allowed\n"
-
-
-def test_a_number_that_is_none(name, capsys):
-    numbers = [
-        key for key, value in options_of(name, capsys).items() if value in {"N", "L", "SEED"}
-    ]
-    for option in numbers:
-        for wrong in ("many", "-3", "1e3", ""):
-            assert ends(name, *NEEDED.get(name, []), f"{option}={wrong}") == 2, (option, wrong)
-            error = capsys.readouterr().err
-            assert error.startswith("error: "), error
-            assert error.count("\n") == 1
-            assert option.strip("-").replace("-", "_") in error.replace("-", "_")
+def test_a_wrong_option_or_number_is_one_line(name, monkeypatch, capsys):
+    needed = NEEDED.get(name, [])
+    error = refusal(main_of(name), [*needed, "--bcdfgh"], capsys)
+    assert error == "error: unrecognized arguments: --bcdfgh; --help shows what is allowed\n"
+    for action in parser_of(name, monkeypatch)._actions:
+        if action.metavar in {"N", "L", "SEED"}:
+            option = action.option_strings[-1]
+            for wrong in ("many", "-3", "1e3", ""):
+                error = refusal(main_of(name), [*needed, f"{option}={wrong}"], capsys)
+                assert action.dest in error.replace("-", "_")
 
 
 @pytest.mark.parametrize("kind", ["missing", "a folder", "no text"])
 @pytest.mark.parametrize(
     ("command", "option"),
     [
-        *((f"quant.{name}", "--model") for name in ("ablation", "calibrate", "evaluate", "report")),
-        *((f"quant.{name}", "--model") for name in ("embed", "similarity")),
-        *((f"quant.{name}", "--quantized") for name in ("classify", "embed", "evaluate", "report")),
-        ("quant.similarity", "--quantized"),
-        *((f"quant.{name}", "--data") for name in ("ablation", "calibrate")),
-        *((name, "--quantized") for name in ("quant.export", "rtl.compile", "sim.cycles")),
+        *((f"quant.{name}", "--model") for name in ("calibrate", "evaluate", "embed")),
+        *((f"quant.{name}", "--quantized") for name in ("classify", "embed", "evaluate")),
+        *((name, "--quantized") for name in ("rtl.compile", "sim.cycles")),
+        ("quant.calibrate", "--data"),
     ],
 )
 def test_a_file_that_cannot_be_read(command, option, kind, tmp_path, capsys):
@@ -152,102 +124,79 @@ def test_a_file_that_cannot_be_read(command, option, kind, tmp_path, capsys):
         place.mkdir()
     elif kind == "no text":
         place.write_bytes(b"\xff\xfe\x00" * 50)
-    assert ends(command, *NEEDED.get(command, []), option, str(place)) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    assert "place.csv" in error
-
-
-def path_options(name: str, monkeypatch) -> list[tuple[str, str, str]]:
-    """Option, destination and metavar of everything that a command's parser takes a path for."""
-    with monkeypatch.context() as patch:
-        patch.setattr(Parser, "parse_args", lambda self, *_: raising(Parsers(self)))
-        with pytest.raises(Parsers) as caught:
-            module(name).main([])
-    found = []
-    for action in caught.value.args[0]._actions:
-        metavar = str(action.metavar)
-        option = (action.option_strings or [""])[-1]  # none: an argument without a name
-        if action.type is Path or any(word in metavar for word in ("FILE", "DIR", "PATH")):
-            assert metavar in PATHS, f"{name} {action.option_strings}: {metavar}"
-            found.append((option, action.dest, metavar))
-    return found
-
-
-class Parsers(BaseException):
-    """Brings a parser out of a command."""
-
-
-def raising(error: BaseException) -> None:
-    raise error
+    words = [*NEEDED.get(command, []), option, str(place)]
+    assert "place.csv" in refusal(main_of(command), words, capsys)
 
 
 def bad_paths(folder: Path, dest: str, metavar: str) -> dict[str, Path]:
     """What cannot be read or written for an option."""
-    (folder / "full").mkdir()
+    (folder / "full").mkdir(parents=True)
     (folder / "full" / "kept").write_text("kept")
     (folder / "plain.csv").write_text("plain")
     (folder / "broken.csv").symlink_to(folder / "nowhere")
     os.mkfifo(folder / "pipe.csv")
-    below = folder / "plain.csv" / "below.csv"
-    if dest in ("out", "work", "json", "html", "svg", "image", "splits", "saif"):
-        other = folder / "plain.csv" if metavar.startswith("DIR") else folder / "full"
-        return {"of the other kind": other, "below a file": below}
-    found = {
-        "a broken link": folder / "broken.csv",
-        "a pipe without a writer": folder / "pipe.csv",
-        "a device": Path("/dev/full"),
-        "below a file": below,
-        "missing": folder / "missing.csv",
-    }
-    if metavar != "DIR|FILE":  # which takes both
+    found = {"below a file": folder / "plain.csv" / "below.csv"}
+    if "|FILE" not in metavar:
         found["of the other kind"] = folder / ("plain.csv" if metavar == "DIR" else "full")
+    if dest not in WRITTEN:
+        found |= {name: folder / f"{name}.csv" for name in ("broken", "pipe", "missing")}
+        found["a device"] = Path("/dev/full")
     return found
 
 
 def test_every_path_that_cannot_be_used(name, tmp_path, monkeypatch, capsys):
     """Each is one line that names it, at once, and nothing is written."""
-    for option, dest, metavar in path_options(name, monkeypatch):
-        folder = tmp_path / dest
-        folder.mkdir()
-        bad = bad_paths(folder, dest, metavar)
+    for action in parser_of(name, monkeypatch)._actions:
+        metavar = str(action.metavar)
+        if action.type is not Path and not {"FILE", "DIR", "PATH"} & set(metavar.split("|")):
+            continue
+        assert metavar in PATHS, f"{name} {action.option_strings}: {metavar}"
+        folder = tmp_path / action.dest
+        bad = bad_paths(folder, action.dest, metavar)
         before = sorted(folder.rglob("*"))
         for kind, path in bad.items():
-            arguments = [*NEEDED.get(name, []), *filter(None, [option]), str(path)]
-            assert ends(name, *arguments) == 2, (option, kind)
+            words = [*NEEDED.get(name, []), *action.option_strings[-1:], str(path)]
+            assert exit_code(main_of(name), words) == 2, (words, kind)
             error = capsys.readouterr().err.splitlines()
-            told = [line for line in error if line.startswith("error: ")]
-            assert len(told) == 1, (option, kind, error)
-            assert error[-1] == told[0], (option, kind, error)
-            assert path.name in told[0], (option, kind, error)
-            assert sorted(folder.rglob("*")) == before, (option, kind)
-        assert (folder / "full" / "kept").read_text() == "kept"
+            assert [line.startswith("error: ") for line in error] == [False] * (len(error) - 1) + [
+                True
+            ]
+            assert path.name in error[-1], (words, kind, error)
+            assert sorted(folder.rglob("*")) == before, (words, kind)
 
 
 def test_a_full_disk_is_one_line(capsys):
-    assert ends("sim.cycles", "--json", "/dev/full") == 2
-    shown = capsys.readouterr()
-    assert shown.err.splitlines()[-1] == "error: /dev/full: No space left on device"
+    assert exit_code(main_of("sim.cycles"), ["--json", "/dev/full"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error == "error: /dev/full: No space left on device"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
-def test_a_reader_that_has_gone(name, arguments, monkeypatch):
+@pytest.mark.parametrize("name", ["quant.calibrate", "rtl.compile", "sim.run", "sim.vectors"])
+def test_a_default_output_is_refused_before_the_work(name, monkeypatch, capsys):
+    monkeypatch.setattr("cli.paths.os.access", lambda path, mode: False)
+    error = refusal(main_of(name), [], capsys)
+    assert "cannot be written: no permission for " in error
+    assert "BERT2RTL_BUILD=/another/folder" in error
+
+
+def test_a_reader_that_has_gone(monkeypatch):
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "w") as closed:
         monkeypatch.setattr("sys.stdout", closed)
-        assert ends(name, *arguments) == 0
+        assert exit_code(main_of("rtl.generate"), ["--help"]) == 0
 
 
+@pytest.mark.parametrize("name", ["quant.calibrate", "sim.run", "boards", "train.finetune"])
 def test_without_its_packages_a_command_is_one_line(name):
-    """-S leaves the installed packages out; the standard library alone sets up."""
+    """-S leaves the installed packages out."""
     command = [sys.executable, "-S", "-m", name, "--help"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if name in ("setup", "train.bench"):
-        assert (done.returncode, done.stderr) == (0, "")
-        return
-    assert done.returncode == 3
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
     assert done.stderr.startswith("error: the package ")
     assert "is not installed: run `make setup-" in done.stderr
-    assert done.stderr.count("\n") == 1
+
+
+def test_the_standard_library_sets_up():
+    command = [sys.executable, "-S", "-m", "setup", "--help"]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0

@@ -22,7 +22,6 @@ def names(folder: Path) -> list[str]:
 def test_a_file_is_whole_or_as_before(tmp_path, monkeypatch):
     file = tmp_path / "new" / "values.json"
     files.write_json(file, {"é": [1, 2]})
-    assert json.loads(file.read_text(encoding="utf-8")) == {"é": [1, 2]}
     with pytest.raises(ValueError, match=r"Out of range float values"):
         files.write_json(file, float("nan"))
 
@@ -46,65 +45,44 @@ def test_an_unchanged_file_keeps_its_time(tmp_path):
     assert file.read_text() == "endmodule\n"
 
 
-def test_a_folder_replaces_the_one_before(tmp_path):
-    folder = tmp_path / "vectors"
+def test_what_stands_where_a_file_or_folder_goes(tmp_path):
+    """A folder is replaced by a folder, a link stays, and a failed block leaves what was there."""
     for name in ("a", "b"):
-        with files.replacing(folder) as new:
+        with files.replacing(tmp_path / "folder") as new:
             new.mkdir()
             (new / name).touch()
-    assert names(folder) == ["b"]
-    assert names(tmp_path) == ["vectors"]
-
-
-@pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
-def test_a_failed_block_leaves_what_was_there(make, tmp_path):
-    place = tmp_path / "place"
-    place.write_text("old")
-
-    def fail() -> None:
-        with files.replacing(place) as new:
-            make(new)
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
-    assert place.read_text() == "old"
-    assert names(tmp_path) == ["place"]
-
-
-def test_a_link_stays_a_link(tmp_path):
-    (tmp_path / "real").write_text("old")
     link = tmp_path / "link"
     link.symlink_to("real")
     files.write(link, "new")
     assert link.is_symlink()
+
+    def fail(make: Callable[[Path], None]) -> None:
+        with files.replacing(link) as new:
+            make(new)
+            raise RuntimeError
+
+    for make in (Path.mkdir, Path.touch):
+        with pytest.raises(RuntimeError):
+            fail(make)
+    with pytest.raises(IsADirectoryError, match="folder"):
+        files.write(tmp_path / "folder", "text")
+    assert names(tmp_path / "folder") == ["b"]
+    assert names(tmp_path) == ["folder", "link", "real"]
     assert (tmp_path / "real").read_text() == "new"
 
 
-def test_a_pipe_is_written_and_not_replaced(tmp_path):
+def test_a_pipe_is_written_and_not_replaced_or_waited_for(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
+    with pytest.raises(OSError, match=r"No such device or address.*pipe"):
+        files.write(pipe, "nobody reads")
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     files.write(pipe, "figures")
     assert os.read(reader, 100) == b"figures"
     os.close(reader)
-    assert stat.S_ISFIFO(pipe.stat().st_mode)
     files.write("/dev/null", "figures")
+    assert names(tmp_path) == ["pipe"]
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
-
-
-def test_a_file_does_not_take_the_place_of_a_folder(tmp_path):
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "kept").touch()
-    with pytest.raises(IsADirectoryError, match="folder"):
-        files.write(tmp_path / "folder", "text")
-    assert [path.name for path in tmp_path.rglob("*")] == ["folder", "kept"]
-
-
-def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match=r"No such device or address.*pipe"):
-        files.write(tmp_path / "pipe", "text")
 
 
 DEEP = "[" * 100_000  # more than Python's parser goes into

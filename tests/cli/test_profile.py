@@ -22,6 +22,7 @@ from packaging.requirements import Requirement
 
 from setup.__main__ import PROFILES
 from tests.cli.test_commands import COMMANDS
+from tests.tiers import quick
 
 START = """\
 import runpy, sys
@@ -35,8 +36,7 @@ SHORT = {
     "quant.evaluate": ["--samples", "4", "--tokens", "8"],
     "sim.run": ["--unit", "softmax", "--tokens", "4", "--simulator", "icarus"],
 }
-SECONDS = 2
-NEEDING_MORE = ("boards", "train.finetune", "sim.gates", "verify.mutate")
+MORE = ("boards", "train.finetune", "sim.gates", "verify.mutate")
 
 
 def distributions(extras: tuple[str, ...]) -> set[str]:
@@ -86,20 +86,14 @@ def run(environment: Path, build: Path, *words: str) -> subprocess.CompletedProc
     )
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[] if name.startswith(NEEDING_MORE) else pytest.mark.slow)
-        for name in sorted(COMMANDS)
-    ],
-)
+@pytest.mark.parametrize("name", quick(sorted(COMMANDS, key=lambda name: name not in MORE), 4))
 def test_help_needs_no_more_and_two_seconds(name: str, environment: Path, tmp_path: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = run(environment, tmp_path, name, "--help")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert (done.returncode, done.stderr) == (0, "")
     assert "usage: " in done.stdout
-    assert after.ru_utime - before.ru_utime < SECONDS
+    assert after.ru_utime - before.ru_utime < 2
 
 
 def commands() -> list[tuple[str, str]]:

@@ -7,7 +7,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,18 @@ import pytest
 
 from golden import encoder, store
 from golden.fast.watching import TracedEngine
-from quant import calibrate
+from quant import calibrate, which
 from quant.foreign.checkpoint import Checkpoint
 from quant.foreign.tokenizer import TextTokenizer
 from quant.measure.compare import TensorError, compare
 from quant.model import float_model
-from quant.quantize import choose, rounding, trials
+from quant.quantize import choose, rounding
 from quant.quantize.encoder import Quantized, quantize
 from quant.quantize.observers import Observer, observe
 from quant.quantize.options import REMEDIES, Options
 from quant.quantize.quantizers import CalibrationError
 from quant.quantize.rewriting import REWRITINGS, rewrite
+from tests.ending import refusal
 from tests.quant import tiny
 from tests.quant.test_quantize import checkpoint, inputs
 
@@ -71,8 +71,13 @@ def test_the_command_writes_a_model_that_loads(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "nowhere"], "error: no checkpoint directory nowhere: it must exist"),
-        (["--data", "nowhere.csv"], "error: no data set or file named 'nowhere.csv': give one of"),
+        (["--model", "nowhere"], "no checkpoint directory nowhere: it must exist"),
+        (["--model", "nowhere", "--data", "imbd"], "no data set or file named 'imbd': give"),
+        (["--model", "tiny", "--out", "tiny"], "--out tiny is a checkpoint, whose tokenizer would"),
+        (["--samples", "0"], "0 is out of range: it must be 1 or more"),
+        (["--tokens", "many"], "'many' is not a whole number"),
+        (["--remedies", "centre,magic"], "'magic' is no remedy: allowed auto, none, all, centre,"),
+        (["--remedies", ""], "'' is no remedy: allowed auto, none, all, centre"),
     ],
 )
 def test_refusals_are_one_line(
@@ -80,73 +85,33 @@ def test_refusals_are_one_line(
     message: str,
     model: Path,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    out = tmp_path / "out"
-    assert calibrate.main(["--model", str(model), "--out", str(out), *arguments]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(message)
-    assert error.count("\n") == 1
-    assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--samples", "0"], "0 is out of range: it must be 1 or more"),
-        (["--tokens", "many"], "'many' is not a whole number"),
-        (["--method", "best"], "invalid choice: 'best'"),
-        (
-            ["--remedies", "centre,magic"],
-            "'magic' is no remedy: allowed auto, none, all, centre, balance, split",
-        ),
-        (["--remedies", ""], "'' is no remedy: allowed auto, none, all, centre"),
-    ],
-)
-def test_options_are_checked(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stop:
-        calibrate.main(arguments)
-    assert stop.value.code == 2
-    assert message in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    assert message in refusal(calibrate.main, arguments, capsys)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
     ("given", "taken"),
-    [("none", []), ("all", list(REMEDIES)), ("split, centre", ["centre", "split"])],
+    [("none", []), ("all", list(REMEDIES)), ("split, centre", ["centre", "split"]), ("auto", None)],
 )
-def test_remedies_are_those_asked_for(
-    given: str,
-    taken: list[str],
-    model: Path,
-    data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+def test_choices_are_those_asked_for(
+    given: str, taken: list[str] | None, model: Path, data: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     arguments = ["--model", str(model), "--data", str(data), "--out", str(out)]
-    assert calibrate.main([*arguments, "--remedies", given]) == 0
-    assert f"remedies: {', '.join(taken) or 'none'}\n" in capsys.readouterr().out
-    info = store.load(out)[1]
-    assert info["calibration"]["remedies"] == taken
-    assert info["trials"] == {}
-    assert calibrate.main(arguments) == 0
-    assert "\ntried, by the mean error of the logits: " in capsys.readouterr().out
-    assert store.load(out)[1]["trials"].keys() >= {"none", "+".join(REMEDIES)}
-
-
-def test_precise(
-    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["--model", str(model), "--data", str(data), "--out", str(tmp_path / "out")]
-    for precise in (True, False):
-        assert calibrate.main([*arguments, *["--precise"] * precise]) == 0
-        made, info = store.load(tmp_path / "out")
-        assert made.precise == info["calibration"]["precise"] == precise
-        bits = info["tensors"]["layer.0.ffn.hidden"]["bits"]
-        assert bits == (16 if precise else 8)
-    capsys.readouterr()
+    for precise in ([], ["--precise"]):
+        assert calibrate.main([*arguments, "--remedies", given, *precise]) == 0
+        made, info = store.load(out)
+        assert made.precise == info["calibration"]["precise"] == bool(precise)
+        assert info["tensors"]["layer.0.ffn.hidden"]["bits"] == (16 if precise else 8)
+        if taken is None:
+            assert info["trials"].keys() >= {"none", "+".join(REMEDIES)}
+        else:
+            assert (info["calibration"]["remedies"], info["trials"]) == (taken, {})
 
 
 def test_tensors_of_a_rewritten_model_are_near_those_of_the_checkpoint() -> None:
@@ -173,103 +138,10 @@ def test_interruption_writes_nothing(
 
     monkeypatch.setattr(calibrate, "check", interrupted)
     out = tmp_path / "out"
-    arguments = [
-        "--model",
-        str(model),
-        "--data",
-        str(data),
-        "--out",
-        str(out),
-        "--remedies",
-        "none",
-    ]
-    assert calibrate.main(arguments) == 130
-    assert capsys.readouterr().err.splitlines() == [
-        "warning: 5 texts are few: ranges that they do not reach are cut off; give 32 or more, 128 "
-        "are read by default",
-        "calibrating on 5 texts, 26 tokens",
-        "checking the integer model with none",
-        "interrupted: nothing was written",
-    ]
+    arguments = ["--model", str(model), "--data", str(data), "--out", str(out)]
+    assert calibrate.main([*arguments, "--remedies", "none"]) == 130
+    assert "warning: 5 texts are few" in capsys.readouterr().err
     assert not out.exists()
-
-
-@pytest.mark.parametrize("killed", [False, True])
-def test_what_was_interrupted_goes_on(
-    killed: bool,
-    model: Path,
-    data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The same files as without, and no combination of remedies is tried twice."""
-    monkeypatch.setattr(choose, "LEFT", 1.0)  # so that each is left out in turn
-    arguments = ["--model", str(model), "--data", str(data), "--out"]
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    assert calibrate.main([*arguments, str(whole)]) == 0
-    tried: list[tuple[str, ...]] = []
-    compact = calibrate.Calibrator.compact
-
-    def counted(self: calibrate.Calibrator, options: Options, run: None = None) -> Quantized:
-        tried.append(options.remedies or ())
-        if len(tried) == 4:
-            raise MemoryError if killed else KeyboardInterrupt
-        return compact(self, options, run)
-
-    monkeypatch.setattr(calibrate.Calibrator, "compact", counted)
-    assert calibrate.main([*arguments, str(out)]) == (3 if killed else 130)
-    assert [file.name for file in out.iterdir()] == [trials.UNFINISHED]
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert killed or said == (
-        f"interrupted: {out} keeps the errors of 3 choices of remedies, and the same command goes "
-        "on from there"
-    )
-    assert calibrate.main([*arguments, str(out)]) == 0
-    assert capsys.readouterr().err.count("remedies tried before: ") == 3
-    assert tried[3] == tried[4]
-    assert len(set(tried)) == len(tried) - 1 - (tried[-1] in tried[:-1])  # the last is what is kept
-    for file in (*out.iterdir(), *whole.iterdir()):
-        assert out.joinpath(file.name).read_bytes() == whole.joinpath(file.name).read_bytes()
-
-
-@pytest.mark.parametrize(
-    "change",
-    ["", "text", "types", "fewer", "order", "method", "precise", "weights", "task", "code",
-     "torn", "other"],
-)  # fmt: skip
-def test_only_the_same_calibration_goes_on(
-    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, options, file = checkpoint(), Options(), tmp_path / "trials.json"
-    texts = inputs(3, 1, source.spec)
-    begun = trials.Trials(file, source, texts, options)
-    for names, error in (((), 0.1), (REMEDIES, inf), (("wide", "round"), 1 / 3)):
-        begun.add(names, error)
-    first = texts[0]
-    match change:
-        case "text":
-            texts = [replace(first, ids=first.ids ^ 1), *texts[1:]]
-        case "types":
-            texts = [replace(first, types=first.types ^ 1), *texts[1:]]
-        case "fewer":
-            texts = texts[:2]
-        case "order":
-            texts = texts[::-1]
-        case "method" | "precise":
-            options = Options(**{change: {"method": "mse", "precise": True}[change]})
-        case "weights":
-            source = replace(source, sha256="1" * 64)
-        case "task":
-            source = replace(source, spec=replace(source.spec, task="regression"))
-        case "code":
-            monkeypatch.setattr(trials, "digest_of", lambda _: "other")
-        case "torn":
-            file.write_bytes(file.read_bytes()[:-9])
-        case "other":
-            file.write_text("[]")
-    found = trials.Trials(file, source, texts, options).errors
-    assert found == ({} if change else begun.errors)
 
 
 def test_a_model_whose_scores_saturate_later_is_refused(shipped: Checkpoint, texts: list) -> None:
@@ -355,9 +227,7 @@ def test_what_calibration_saves_changes_no_integer(remedies: tuple[str, ...]) ->
         observers = calibrate.observe_all(replace(source, arrays=arrays.arrays), texts)[0]
     watch = partial(rounding.watch, texts=texts)
     expected = quantize(source.spec, arrays, observers, options, watch)
-    for histogram in (False, True):
-        made = calibrate.Calibrator(source, texts, histogram=histogram).quantize(options)
-        assert_same(made, expected)
+    assert_same(calibrate.Calibrator(source, texts).quantize(options), expected)
 
 
 def test_remedies_are_chosen_on_the_first_tokens_as_if_there_were_no_others(
@@ -396,31 +266,12 @@ def test_golden_stays_close_on_texts_it_was_not_calibrated_on(
             assert error.limits == 0, name
 
 
-def test_ensure_calibrates_once_and_again_for_another_checkpoint(
-    tmp_path: Path,
-    data: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(calibrate, "DEFAULT_DATA", str(data))
-    model, out = tiny.write(tmp_path / "tiny"), tmp_path / "out"
-    assert calibrate.ensure(model, out) == out
-    assert "there is none yet" in capsys.readouterr().err
-    stamp = (out / store.DESCRIPTION).stat().st_mtime_ns
-    assert calibrate.ensure(model, out) == out
-    assert capsys.readouterr().err == ""
-    assert (out / store.DESCRIPTION).stat().st_mtime_ns == stamp
-    tiny.write(model, arrays=tiny.tensors(seed=2))
-    calibrate.ensure(model, out)
-    assert "of another checkpoint" in capsys.readouterr().err
-    np.testing.assert_equal(store.load(out)[1]["checkpoint"]["directory"], str(model))
-
-
 def test_of_two_that_need_it_at_once_one_calibrates(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calibrate, "DEFAULT_DATA", str(data))
-    model, out = tiny.write(tmp_path / "tiny"), tmp_path / "out"
+    monkeypatch.setattr(which, "BUILD", tmp_path)
+    model, out = tiny.write(tmp_path / "x" / "tiny"), tmp_path / "tiny"
     sound, begun = calibrate.calibrate, []
 
     def slow(*arguments: object) -> object:
@@ -430,8 +281,8 @@ def test_of_two_that_need_it_at_once_one_calibrates(
 
     monkeypatch.setattr(calibrate, "calibrate", slow)
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda _: calibrate.ensure(model, out), range(2)))
-    assert found == [out, out]
+        found = list(pool.map(lambda _: calibrate.ensure(model), range(2)))
+    assert [*found, calibrate.ensure(model)] == [out] * 3
     assert len(begun) == 1
 
 

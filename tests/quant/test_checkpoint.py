@@ -93,68 +93,6 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"model_type": "vilt"},
-            "model_type 'vilt' cannot run: embedding: it reads patches of an image",
-        ),
-        ({"model_type": "umt5"}, "model_type 'umt5' cannot run: layer.0.scores: a bias"),
-        (
-            {"model_type": "roformer"},
-            "cannot run: layer.0.q: rotary positions in a layout without a loader",
-        ),
-        ({"model_type": "llama"}, "cannot run: layer.0: a decoder, whose head predicts"),
-        (
-            {
-                "model_type": "electra",
-                "architectures": ["ElectraForSequenceClassification"],
-                "embedding_size": 13,
-            },
-            "embedding.projection: an embedding of 13 channels does not fit the residual stream",
-        ),
-        (
-            {
-                "model_type": "albert",
-                "architectures": ["AlbertForSequenceClassification"],
-                "embedding_size": 12,
-                "num_hidden_groups": 3,
-                "inner_group_num": 1,
-            },
-            "num_hidden_groups is 3 and inner_group_num 1: they must be 1 to num_hidden_layers, 2",
-        ),
-        (
-            {"architectures": ["BertForMaskedLM"]},
-            "the head of BertForMaskedLM predicts words for pre-training.*--task embedding takes",
-        ),
-        (
-            {"architectures": ["BertModel"]},
-            r"architectures is \['BertModel'\], but the weights are those of BertForSequenceClass",
-        ),
-        (
-            {"architectures": ["BertForTokenClassification"], "id2label": {"0": "O"}},
-            "classifier has 3 outputs, but id2label .* names 1 labels",
-        ),
-        (
-            {"architectures": ["BertForTokenClassification"]},
-            "the weights have a pooler, as those of BertForSequenceClassification, and id2label",
-        ),
-        (
-            {"architectures": ["MyBert"]},
-            r"architectures is \['MyBert'\]: those that map are BertFor",
-        ),
-        ({"vocab_size": 13}, "embedding.token has shape 12 x 12: the config asks for 13 x 12"),
-        ({"vocab_size": None}, "embedding.token has shape 12 x 12: the config asks for 30522 x 12"),
-        ({"hidden_size": "12"}, "hidden_size is '12': it must be an integer"),
-        ({"hidden_size": None}, "embedding.token has shape 12 x 12: the config asks for 12 x 768"),
-        ({"num_attention_heads": 5}, "a hidden size of 12 cannot be split into 5 heads"),
-        ({"num_attention_heads": 0}, "a hidden size of 12 cannot be split into 0 heads"),
-        ({"hidden_act": "xielu"}, "layer.0.ffn.up: the activation 'xielu' is not supported"),
-        (
-            {"position_embedding_type": "relative_key"},
-            "embedding.position: only absolute positions .*position_embedding_type is 'relative_k",
-        ),
-        ({"is_decoder": 1}, "is_decoder is 1: it must be true or false"),
-        ({"is_causal": True}, "depends, in transformers' own class, on padding"),
-        ({"pruned_heads": {"0": [1]}}, "layer.0.attention: pruned heads are not supported"),
         ({"id2label": {"0": "a"}}, "3 outputs, but id2label .* names 1 labels: output 1 has no"),
         ({"id2label": {"0": "a", "1": "b", "3": "c"}}, "names 3 labels: output 2 has no name"),
         ({"id2label": dict.fromkeys("0312", "a")}, "names 4 labels: there is no output 3"),
@@ -163,18 +101,11 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
             "the labels 'a' and 'a' are one name .*: rename one in id2label",
         ),
         ({"id2label": {"0": "US", "1": "b", "2": " US"}}, "'US' and ' US' are one name"),
-        ({"id2label": {"0": "a", "1": None, "2": "b"}}, "id2label calls output 1 None: name it"),
-        ({"id2label": {"0": "a", "1": "b", "2": " "}}, "id2label calls output 2 ' ': name it"),
+        ({"id2label": {"0": "a", "1": None, "2": "b"}}, "it calls output 1 None"),
+        ({"id2label": {"0": "a", "1": "b", "2": " "}}, "it calls output 2 ' '"),
         ({"label2id": {"bad": 1, "good": 1}}, "'bad' is 1 in label2id and 0 in id2label"),
         ({"label2id": {"mixed": "2"}}, "'mixed' is '2' in label2id and 2 in id2label"),
         ({"num_labels": 2}, "num_labels is 2, but classifier has 3 outputs"),
-        ({"num_hidden_layers": 3}, "bert.encoder.layer.2.attention.self.query.weight is missing"),
-        (
-            {"num_hidden_layers": 1},
-            "bert.encoder.layer.1.attention.output.LayerNorm.bias has no place .*16 such",
-        ),
-        ({"intermediate_size": 24}, "layer.0.ffn.up.weight has shape 20 x 12: .* asks for 24 x 12"),
-        ({"layer_norm_eps": 0.0}, "epsilon is 0.0"),
     ],
 )
 def test_refuses_a_config(tmp_path: Path, change: dict, message: str) -> None:
@@ -182,63 +113,9 @@ def test_refuses_a_config(tmp_path: Path, change: dict, message: str) -> None:
         load(tiny.write(tmp_path, change))
 
 
-@pytest.mark.parametrize(
-    ("family", "reason"),
-    [
-        ("esmc", "layer.0.q: a norm of Q and K behind"),
-        ("dinat", "layer.0.attention: windows of patches with gaps"),
-        ("deberta-v2", "layer.0.scores: relative positions that depend on the words"),
-        ("new", "remote code .GTE., which is never run"),
-        ("vivit", "embedding: it reads patches"),
-        ("beit", "layer.0.scores: a bias by rows and columns of patches"),
-        ("swin", "layer.0: its layers differ in size"),
-        ("siglip_text_model", "embedding: every text is padded"),
-        ("mobilebert", "layer.0: its layers have bottlenecks"),
-        ("layoutlm", "embedding: it adds the places"),
-        ("dpr", "its encoder is a BERT under another name: save"),
-        ("megatron-bert", "final.norm: its layers have the norm before"),
-        ("rembert", "embedding.projection: its embedding is factorised under names of its own"),
-        ("roformer", "layer.0.q: rotary"),
-    ],
-)
-def test_a_family_that_cannot_run_says_why(family: str, reason: str, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=f"model_type '{family}' cannot run: {reason}"):
-        load(tiny.write(tmp_path, {"model_type": family}))
-
-
 def test_refuses_tensors(tmp_path: Path) -> None:
     good = tiny.tensors()
     cases: list[tuple[str, dict, str]] = [
-        (
-            "extra",
-            {"bert.adapter.weight": np.zeros(3, np.float32)},
-            "bert.adapter.weight has no pl",
-        ),
-        (
-            "norm of Q",
-            {"bert.encoder.layer.0.attention.self.q_norm.weight": np.zeros(3, np.float32)},
-            r"q_norm.weight has no place .* a norm of Q and K behind their projections .QK-norm.",
-        ),
-        (
-            "experts",
-            {"bert.encoder.layer.1.mlp.experts.mlp.w1": np.zeros(3, np.float32)},
-            r"mlp.w1 has no place .* experts, of which a router chooses some for each token",
-        ),
-        (
-            "cross-attention",
-            {"bert.encoder.layer.0.crossattention.self.key.bias": np.zeros(3, np.float32)},
-            r"key.bias has no place .* attention to another sequence .cross-attention.",
-        ),
-        (
-            "disentangled",
-            {"bert.encoder.rel_embeddings.weight": np.zeros(3, np.float32)},
-            r"rel_embeddings.weight has no place .*: attention between words and distances",
-        ),
-        (
-            "adapter",
-            {"bert.encoder.layer.0.output.dense.lora_A.weight": np.zeros(3, np.float32)},
-            r"lora_A.weight has no place .*: LoRA adapters: fold one into its model",
-        ),
         ("type", {"classifier.bias": np.zeros(3, np.int8)}, "classifier.bias has type I8: weights"),
         ("nan", {"classifier.bias": np.full(3, np.inf, np.float32)}, "head.1.bias holds a value"),
         ("flat", {"classifier.weight": np.zeros(3, np.float32)}, "classifier has shapes .3,. and"),
@@ -347,7 +224,7 @@ def test_the_fused_layout_is_the_same_encoder(tmp_path: Path) -> None:
         np.testing.assert_array_equal(array, bert.arrays[twin])
     del arrays["classifier.weight"], arrays["classifier.bias"]
     arrays["mlm.bias"] = np.zeros(12, np.float32)
-    with pytest.raises(CheckpointError, match=r"classifier is missing: the encoder is only pre-tr"):
+    with pytest.raises(CheckpointError, match=r"not those of bert2rtl-fused"):
         load(tiny.write(tmp_path / "pretrained", config, arrays))
 
 
@@ -377,26 +254,6 @@ def test_nothing_is_said_of_a_torch_that_is_not_there() -> None:
         command, cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"layer_norm_eps": 1}, "layer_norm_eps"),
-        ({"initializer_range": 1}, "initializer_range"),
-        ({"use_cache": "yes"}, "use_cache"),
-        ({"bos_token_id": [1]}, "bos_token_id"),
-        ({"tokenizer_class": 3}, "tokenizer_class is 3"),
-        ({"tokenizer_class": "NoSuchTokenizer"}, "tokenizer_class is 'NoSuchTokenizer'"),
-    ],
-)
-def test_a_config_that_transformers_does_not_take_is_named(
-    change: dict, said: str, tmp_path: Path
-) -> None:
-    """Not the tokenizer's files, though it is read with them."""
-    directory = tiny.write(tmp_path, change)
-    with pytest.raises(CheckpointError, match=f"{directory}/config.json: .*{said}"):
-        load(directory)
 
 
 @pytest.mark.parametrize("task", [None, "question-answering"])

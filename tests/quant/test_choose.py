@@ -2,7 +2,7 @@ from math import inf
 
 import pytest
 
-from quant.quantize.choose import choose, reason
+from quant.quantize.choose import choose
 
 NAMES = ("a", "b", "c")
 
@@ -55,30 +55,3 @@ def test_each_combination_is_tried_once() -> None:
 
     assert choose(NAMES, error)[0] == ("b", "c")
     assert len(seen) == len(set(seen))
-
-
-@pytest.mark.parametrize(
-    ("errors", "said"),
-    [
-        (
-            {(): 1.0, ("a", "b"): 0.81},
-            "all together leave 81% of the error without any: they are "
-            "taken where they leave 80% or less",
-        ),
-        (
-            {(): 1.0, ("a", "b"): 0.4, ("b",): 0.1, ("a",): 0.5},
-            "all together leave 40% of the error"
-            " without any; a left out, without which the error is a fifth less or more",
-        ),
-        (
-            {(): 1.0, ("a", "b"): 0.4, ("b",): 0.5, ("a",): 0.5},
-            "all together leave 40% of the error without any",
-        ),
-        ({(): 1.0}, ""),
-        ({(): 0.0, ("a", "b"): 0.0}, "the model has no error without any"),
-        ({(): 0.0, ("a", "b"): 0.1}, "the model has no error without any"),
-    ],
-)
-def test_why(errors: dict[tuple[str, ...], float], said: str) -> None:
-    chosen, _ = choose(("a", "b"), lambda names: errors.get(names, 9.0))
-    assert reason(chosen, errors, ("a", "b")) == said

@@ -1,136 +1,239 @@
+"""quant.classify on one text, and with --batch on all texts of a file."""
+
 import io
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+from cli.errors import UserError
+
 import pytest
 
-from golden import store
+from golden import encoder, store
+from quant import classify
 from quant.classify import Classifier, main
 from quant.foreign.checkpoint import DEFAULT_MODEL
+from quant.texts.data_file import Review
+from tests.ending import refusal
 from tests.quant import tiny
 
+TEXTS = ["That movie was terrible!", "A wonderful film.", 'He said "so so".', "Not bad, not good."]
+Capture = pytest.CaptureFixture[str]
 
-def quantized_option(directory: Path) -> list[str]:
-    return ["--quantized", str(directory), "--model", str(DEFAULT_MODEL)]
+
+@pytest.fixture
+def options(quantized_directory: Path) -> list[str]:
+    return ["--quantized", str(quantized_directory), "--model", str(DEFAULT_MODEL)]
 
 
-@pytest.mark.parametrize(
-    ("text", "index"),
-    [
-        ("That movie was terrible!", 0),
-        ("A wonderful film, moving and beautifully acted. I loved it.", 1),
-    ],
-)
+def copy(folder: Path, out: Path, *, without: str = "", **spec: Any) -> Path:
+    """A quantized model with other fields of its spec, without its checkpoint."""
+    shutil.copytree(folder, out)
+    description = json.loads((out / store.DESCRIPTION).read_text())
+    description["info"]["checkpoint"]["directory"] = "gone"
+    description["info"]["spec"] |= spec
+    description["info"].pop(without, None)
+    description["description_sha256"] = store.hash_of(description)
+    (out / store.DESCRIPTION).write_text(json.dumps(description))
+    return out
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("text", "index"), [(TEXTS[0], 0), ("A wonderful film. I loved it.", 1)])
 def test_the_command_prints_both_models(
     text: str,
     index: int,
-    quantized_directory: Path,
+    options: list[str],
+    classifier: Classifier,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capture,
 ) -> None:
     file = tmp_path / "figures.json"
-    assert main([text, "--json", str(file), *quantized_option(quantized_directory)]) == 0
+    assert main([text, "--json", str(file), *options]) == 0
     values = json.loads(file.read_text())
-    names = list(values["golden"]["integer_logits"])
-    assert values["golden"]["class"] == values["float"]["class"] == names[index]
-    assert sum(values["golden"]["probabilities"].values()) == pytest.approx(1)
+    golden, floats = values["golden"], values["float"]
+    tokens = classifier.tokens(text)
+    codes = encoder.run(classifier.model, tokens.ids, tokens.types).tolist()
+    assert list(golden["integer_logits"].values()) == codes
+    names = list(golden["integer_logits"])
+    assert golden["class"] == floats["class"] == names[index]
+    assert sum(golden["probabilities"].values()) == pytest.approx(1)
+    assert golden["logits"] == pytest.approx(floats["logits"], abs=0.1)
     printed = capsys.readouterr().out
     assert printed.startswith(f"{names[index]}   from {values['tokens']} tokens\n")
-    for logit in values["golden"]["integer_logits"].values():
-        assert str(logit) in printed
-    for name in names:
-        floats, integers = values["float"]["logits"][name], values["golden"]["logits"][name]
-        assert abs(floats - integers) < 0.1
+    assert all(str(logit) in printed for logit in codes)
+    turned = values | {"float": floats | {"class": "another"}}
+    assert classifier.shown(turned).endswith("the float model says another")
 
 
 @pytest.mark.slow
 def test_golden_agrees_with_float_and_the_labels(classifier: Classifier, reviews: list) -> None:
     sample = reviews[:40]
-    results = [
-        classifier.classify(classifier.tokens(review.text, max_tokens=128)) for review in sample
-    ]
-    same = [int(r.integer_logits.argmax()) == int(r.float_logits.argmax()) for r in results]
-    right = [int(r.integer_logits.argmax()) == review.label for r, review in zip(results, sample)]
-    assert sum(same) >= 39
-    assert sum(right) >= 30  # 75 %; a coin reaches that once in a thousand trials
+    found = classifier.run([classifier.tokens(one.text, max_tokens=128) for one in sample])
+    golden = [int(logits.argmax()) for logits in found.integers]
+    assert sum(a == b.argmax() for a, b in zip(golden, found.floats, strict=True)) >= 39
+    # 75 % are right; a coin reaches that once in a thousand trials
+    assert sum(a == review.label for a, review in zip(golden, sample, strict=True)) >= 30
 
 
 def test_a_very_long_text_is_cut_and_said(
-    quantized_directory: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    options: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("an awful waste of time. " * 20_000))
-    assert main(["-", *quantized_option(quantized_directory)]) == 0
+    assert main(["-", *options]) == 0
     assert "from 512 tokens (119490 more cut)" in capsys.readouterr().out
 
 
-def test_refusals(
-    quantized_directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refused(*arguments: str) -> str:
-        assert main(list(arguments)) == 2
-        error = capsys.readouterr().err
-        assert error.count("\n") == 1
-        return error
-
-    good = quantized_option(quantized_directory)
-    assert refused("  ", *good) == "error: the text is empty: give at least one word\n"
-    assert "leaves no room for the text" in refused("good", "--tokens", "2", *good)
-    assert refused("good", "--quantized", "nowhere").startswith("error: nowhere/quantized.json: ")
-    assert "no checkpoint directory nowhere" in refused("good", "--model", "nowhere")
-    damaged = tmp_path / "damaged"
-    shutil.copytree(quantized_directory, damaged)
-    data = bytearray((damaged / store.ARRAYS).read_bytes())
-    data[1000] ^= 1
-    (damaged / store.ARRAYS).write_bytes(data)
-    assert "quantized.npz: its SHA-256 is not the one in" in refused(
-        "x", "--quantized", str(damaged)
-    )
-    other = tiny.write(tmp_path / "other")
-    assert refused("x", "--quantized", str(quantized_directory), "--model", str(other)).endswith(
-        f"was not made from {other}: calibrate again\n"
-    )
-
-
 def test_the_quantized_model_classifies_without_its_checkpoint(
-    quantized_directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    quantized_directory: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    alone = tmp_path / "alone"
-    shutil.copytree(quantized_directory, alone)
-    description = json.loads((alone / store.DESCRIPTION).read_text())
-    description["info"]["checkpoint"]["directory"] = str(tmp_path / "gone")
-    description["description_sha256"] = store.hash_of(description)
-    (alone / store.DESCRIPTION).write_text(json.dumps(description))
-    assert main(["That movie was terrible!", "--quantized", str(alone)]) == 0
+    alone = copy(quantized_directory, tmp_path / "alone")
+    assert main([TEXTS[0], "--quantized", str(alone)]) == 0
     assert "float" not in capsys.readouterr().out
     with pytest.raises(
-        ValueError, match=r"the float checkpoint .*gone, which was calibrated, is gone or"
+        UserError, match=r"the float checkpoint gone, which was calibrated, is gone"
     ):
         Classifier.load(alone, None).require_checkpoint()
-    description["info"]["spec"]["labels"] = ["positive", "positive "]
-    description["description_sha256"] = store.hash_of(description)
-    (alone / store.DESCRIPTION).write_text(json.dumps(description))
-    with pytest.raises(ValueError, match=r"quantized.json: the labels 'positive' and 'positive '"):
-        Classifier.load(alone, None)
-    description["info"]["spec"]["labels"] = ["negative", "positive"]
-    del description["info"]["tensors"]
-    description["description_sha256"] = store.hash_of(description)
-    (alone / store.DESCRIPTION).write_text(json.dumps(description))
-    with pytest.raises(ValueError, match=r"its info has no usable 'tensors'; calibrate again"):
-        Classifier.load(alone, None)
 
 
-def test_a_disagreement_is_said(classifier: Classifier) -> None:
-    result = classifier.classify(classifier.tokens("That movie was terrible!"))
-    assert "the float model says" not in str(result)
-    turned = type(result)(
-        result.spec,
-        result.tokens,
-        result.integer_logits[::-1],
-        result.logits[::-1],
-        np.asarray(result.float_logits),
-    )
-    assert str(turned).endswith(f"the float model says {result.to_json()['golden']['class']}")
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "txt"])
+def test_every_line_is_what_one_text_gives(
+    kind: str,
+    classifier: Classifier,
+    options: list[str],
+    tmp_path: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More rows without a text than a chunk holds; the last chunk is short."""
+    monkeypatch.setattr(classify, "CHUNK", 2)
+    source, out, figures = (tmp_path / name for name in (f"a.{kind}", "b/c.jsonl", "d.json"))
+    rows = [("", "1"), *zip(TEXTS, ["negative", "positive", "", "1"]), ("", "1"), (" ", "0")]
+    if kind == "csv":
+        cells = [f'"{t.replace(chr(34), chr(34) * 2)}",{n}' for t, n in rows]
+        source.write_text("\n".join(["text,label", *cells]))
+    elif kind == "tsv":
+        source.write_text("\n".join(["label\ttext", *(f"{n}\t{t}" for t, n in rows)]))
+    elif kind == "jsonl":
+        source.write_text("\n".join(json.dumps({"text": t, "label": n}) for t, n in rows))
+    else:
+        rows = [(text, "") for text in TEXTS]
+        source.write_text("\n\n".join(TEXTS))
+    line = ["--batch", str(source), "-o", str(out), "--tokens", "6", "--json", str(figures)]
+    assert main([*line, *options]) == 0
+    printed, found = capsys.readouterr().out, lines(out)
+    assert [line["text"].strip() for line in found] == [text.strip() for text, _ in rows]
+    full = [line for line in found if line["text"].strip()]
+    assert sum("class" in line for line in found) == len(full) == 4
+    for line in full:
+        one = classifier.classify(classifier.tokens(line["text"], max_tokens=6))
+        for key in ("class", "integer_logits"):
+            assert line[key] == one["golden"][key]
+        assert line["probabilities"] == pytest.approx(one["golden"]["probabilities"], abs=1e-6)
+        assert (line["tokens"], line["dropped_tokens"]) == (one["tokens"], one["dropped_tokens"])
+    counts = json.loads(figures.read_text())
+    assert (counts["texts"], counts["tokens"]) == (4, sum(line["tokens"] for line in full))
+    assert counts["cut_texts"] == sum(line["dropped_tokens"] > 0 for line in full) > 0
+    labels = ["negative", "positive", None, "positive"] if kind != "txt" else [None] * 4
+    assert [line.get("label") for line in full] == labels
+    right = [line["class"] == line["label"] for line in full if "label" in line]
+    assert counts["accuracy"] == (sum(right) / 3 if right else None)
+    assert ("accuracy" in printed) == bool(right)
+
+
+def test_pairs_and_standard_output(options: list[str], tmp_path: Path, capsys: Capture) -> None:
+    source = tmp_path / "pairs.csv"
+    source.write_text("sentence1,sentence2\nIs it good?,No\n")
+    assert main(["--batch", str(source), *options]) == 0
+    said = capsys.readouterr()
+    (line,) = map(json.loads, said.out.splitlines())
+    assert (line["text"], line["pair"]) == ("Is it good?", "No")
+    assert "1 texts, " in said.err
+
+
+def test_texts_are_read_as_they_are_needed(
+    classifier: Classifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of any length: no more than a chunk is taken ahead of what is given."""
+    monkeypatch.setattr(classify, "CHUNK", 4)
+    taken = 0
+
+    def endless() -> Iterator[Review]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield Review("good film", None)
+
+    found = classifier.lines(endless())
+    for number in range(1, 10):
+        next(found)
+        assert taken == -(-number // 4) * 4
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("text,label\ngood,1\nbad,2\n", "texts.csv:3: 'label' is '2'"),
+        ("text,label\n  ,1\n,0\n", "holds no text"),
+        ("text,label\ngood,fine\n", "texts.csv:2: 'label' is"),
+        ("text\ngood\n\u200b\n", "text 2: "),
+        ("words\ngood\n", "no column 'text' among words"),
+    ],
+)
+def test_a_bad_file_leaves_what_was_there(
+    content: str, message: str, options: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    source, out = tmp_path / "texts.csv", tmp_path / "classes.jsonl"
+    source.write_text(content)
+    out.write_text("before")
+    assert main(["--batch", str(source), "-o", str(out), *options]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: ")
+    assert message in error
+    assert out.read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["classes.jsonl", "texts.csv"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("", "give either a text or --batch FILE"),
+        ("good --batch x.csv", "give either a text or --batch FILE"),
+        ("--batch x.csv --pair good", "--pair belongs to one text"),
+        ("good -o x.jsonl", "--out belongs to --batch"),
+        ("--batch x.csv -o ./x.csv", "--out x.csv is the file that is read"),
+        ("good --quantized nowhere", "nowhere"),
+        ("good --model nowhere", "no checkpoint directory nowhere"),
+        ("\u200b --quantized Q", "holds nothing that the vocabulary knows"),
+        ("good --quantized Q --tokens 2", "leaves no room for the text"),
+        ("good --quantized damaged", "quantized.npz: its SHA-256 is not the one in"),
+        ("good --quantized names", "quantized.json: the labels 'positive' and 'positive '"),
+        ("good --quantized bare", "its info has no usable 'tensors'; calibrate again"),
+        ("good --quantized Q --model other", "was not made from other"),
+    ],
+)
+def test_refusals(
+    arguments: str,
+    words: str,
+    quantized_directory: Path,
+    tmp_path: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x.csv").write_text("text\ngood\n")
+    tiny.write(Path("other"))
+    damaged = copy(quantized_directory, Path("damaged")) / store.ARRAYS
+    data = bytearray(damaged.read_bytes())
+    data[1000] ^= 1
+    damaged.write_bytes(data)
+    copy(quantized_directory, Path("names"), labels=["positive", "positive "])
+    copy(quantized_directory, Path("bare"), without="tensors")
+    given = [str(quantized_directory) if word == "Q" else word for word in arguments.split(" ")]
+    assert words in refusal(main, list(filter(None, given)), capsys)

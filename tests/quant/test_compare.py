@@ -3,8 +3,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from golden import encoder
 from golden.model import Window
+from quant.classify import Classifier
+from quant.foreign.tokenizer import Tokens
 from quant.measure.compare import TensorError, compare, softmax_errors, table
+from quant.model.float_model import softmax
 from quant.quantize.quantizers import softmax_change
 
 TENSORS = {"a.norm": {"scale": 0.5, "bits": 16}, "a.x8": {"scale": 2.0, "bits": 8}}
@@ -40,49 +44,38 @@ def test_probabilities_are_p_over_its_sum() -> None:
     assert errors["layer.0.probs"].sqnr == 200  # of a tensor without any error
 
 
-def test_softmax_on_real_rows(classifier: object, texts: list) -> None:
+def test_softmax_on_real_rows(classifier: Classifier, texts: list[Tokens]) -> None:
     """Mean total variation of at most 2 % between p / sum and the exact softmax of the scores."""
-    from golden import encoder
-    from quant.model.float_model import softmax
-
     trace: dict[str, np.ndarray] = {}
     for tokens in texts[:5]:
         encoder.run(classifier.model, tokens.ids, tokens.types, trace=trace)
-        for i in range(2):
-            name = f"layer.{i}"
-            nats = trace[f"{name}.scores"] * (np.log(2) / 256)
+        for name in ("layer.0", "layer.1"):
             p = trace[f"{name}.p"] / trace[f"{name}.sum"][..., None]
-            variation = np.abs(p - softmax(nats)).sum(axis=-1) / 2
-            assert variation.mean() <= 0.02
+            exact = softmax(trace[f"{name}.scores"] * (np.log(2) / 256))
+            assert (np.abs(p - exact).sum(axis=-1) / 2).mean() <= 0.02
 
 
 def test_outlier_channels_by_hand() -> None:
-    floats = {"a.norm": np.array([[1.0, -7.9, 0.5, 1.0], [0.5, 0.1, -20.0, -1.0]])}
-    codes = {"a.norm": (floats["a.norm"] * 2).astype(np.int16)}
     errors: dict[str, TensorError] = {}
-    compare(errors, floats, codes, TENSORS)
-    assert errors["a.norm"].peaks.tolist() == [1, 7.9, 20, 1]
-    assert errors["a.norm"].outliers() == []  # the median is 4.45
-    floats = {"a.norm": np.array([[0.25, 1, 1, -80.0]])}
-    compare(errors, floats, {"a.norm": (floats["a.norm"] * 2).astype(np.int16)}, TENSORS)
-    assert errors["a.norm"].peaks.tolist() == [1, 7.9, 20, 80]
+    for floats, peaks in (
+        ([[1.0, -7.9, 0.5, 1.0], [0.5, 0.1, -20.0, -1.0]], [1, 7.9, 20, 1]),
+        ([[0.25, 1, 1, -80.0]], [1, 7.9, 20, 80]),
+    ):
+        codes = (np.array(floats) * 2).astype(np.int16)
+        compare(errors, {"a.norm": np.array(floats)}, {"a.norm": codes}, TENSORS)
+        assert errors["a.norm"].peaks.tolist() == peaks
+        assert errors["a.norm"].outliers() == []  # the medians are 4.45 and 13.95
     errors["a.norm"].peaks = np.array([1, 8, 7.99, 1, 1])
     assert errors["a.norm"].outliers() == [(1, 8.0)]
     assert errors["a.norm"].to_json()["outlier_channels"] == [[1, 8.0]]
 
 
-def test_lengths_are_no_channels() -> None:
+def test_lengths_are_no_channels_and_the_worst_comes_first() -> None:
     errors: dict[str, TensorError] = {}
     scores = np.ones((2, 3, 3))
     compare(errors, {"a.norm": scores}, {"a.norm": scores.astype(np.int16)}, TENSORS)
     assert errors["a.norm"].outliers() == []
-
-
-def test_table_lists_the_worst_first() -> None:
-    errors = {
-        "good": TensorError(10, 0, 1e6, 1.0, 0.5, 0.1),
-        "bad": TensorError(10, 5, 10.0, 1.0, 0.5, 0.1),
-    }
+    errors = {"good": TensorError(10, 0, 1e6, 1.0), "bad": TensorError(10, 5, 10.0, 1.0, 0.5, 0.1)}
     lines = table(errors).splitlines()
     assert lines[1].split() == ["bad", "0.1", "10.0", "5.0", "LSB", "5", "(50.0000%)"]
     assert lines[2].startswith("good")

@@ -1,104 +1,196 @@
-"""Several labels at once and numbers: the measures by hand, by SciPy and by scikit-learn."""
+"""Measures by hand and by SciPy and scikit-learn; evaluations of each task by hand."""
+
+from dataclasses import replace
+from math import comb
+from typing import Any
 
 import numpy as np
 import pytest
 
-from quant.measure import metrics
-from quant.measure.evaluation import LabelEvaluation, NumberEvaluation
-from quant.measure.metrics import LabelScores
+from quant.measure import metrics, vectors
+from quant.measure.entities import entities, scores, tagged
+from quant.measure.metrics import class_scores, confusion_matrix, label_scores, mcnemar, wilson
+from quant.measure.tasks import TABLE, Evaluation
+from quant.measure.vectors import cosines, distance, nearest, unit
 
-NAMES = ("a", "b", "c")
 RIGHT = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 0]], bool)
 SAID = np.array([[1, 0, 0], [1, 1, 0], [1, 0, 0], [0, 0, 0]], bool)
+FOUR = Evaluation(
+    names=("no", "yes"),
+    labels=np.array([0, 0, 1, 1]),
+    float_logits=np.array([[2, 1], [2, 1], [1, 2], [2, 1.9]], np.float32),
+    integer_logits=np.array([[200, 100], [100, 101], [100, 200], [200, 210]]),
+    logit_scale=0.01,
+    tokens=40,
+    errors={},
+    traced=0,
+)
 
 
-def test_scores_of_several_labels_by_hand() -> None:
-    values = LabelScores(RIGHT, SAID).to_json()
-    assert values["exact"] == 2 / 4
+def test_scores_of_classes_by_hand() -> None:
+    labels = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 1])
+    said = np.array([0, 0, 0, 1, 1, 1, 1, 1, 0, 0])
+    values = class_scores(confusion_matrix(labels, said, 2))
+    assert values["confusion"] == [[3, 1], [2, 4]]
+    assert values["confusion_shares"] == [[3 / 4, 1 / 4], [2 / 6, 4 / 6]]
+    assert (values["accuracy"], values["precision"]) == (0.7, [3 / 5, 4 / 5])
+    assert (values["recall"], values["f1"]) == ([3 / 4, 4 / 6], [6 / 9, 8 / 11])
+    # Class 1 is never predicted, class 2 never true, class 3 neither.
+    values = class_scores(confusion_matrix(np.array([0, 1]), np.array([0, 2]), 4))
+    assert values["precision"] == [1, None, 0, None]
+    assert values["recall"] == [1, 0, None, None]
+    assert values["f1"] == [1, 0, 0, None]
+    assert values["confusion_shares"] == [[1, 0, 0, 0], [0, 0, 1, 0], [None] * 4, [None] * 4]
+
+
+def test_scores_of_several_labels() -> None:
+    values = label_scores(RIGHT, SAID)
+    assert (values["exact"], values["micro_f1"]) == (2 / 4, 6 / 8)
     assert values["f1"] == [4 / 5, 2 / 3, None]
-    assert values["precision"] == [2 / 3, 1, None]
-    assert values["recall"] == [1, 1 / 2, None]
-    assert values["micro_f1"] == 6 / 8
+    assert (values["precision"], values["recall"]) == ([2 / 3, 1, None], [1, 1 / 2, None])
     assert values["macro_f1"] == pytest.approx((4 / 5 + 2 / 3) / 2)
-    nothing = LabelScores(np.zeros((2, 2), bool), np.zeros((2, 2), bool)).to_json()
+    nothing = label_scores(np.zeros((2, 2), bool), np.zeros((2, 2), bool))
     assert (nothing["exact"], nothing["micro_f1"], nothing["macro_f1"]) == (1, None, None)
-
-
-def test_scores_of_several_labels_are_those_of_scikit_learn() -> None:
     sklearn = pytest.importorskip("sklearn.metrics")
-    rng = np.random.default_rng(1)
-    right, said = rng.random((2, 50, 4)) < 0.4
-    values = LabelScores(right, said).to_json()
-    assert values["micro_f1"] == pytest.approx(sklearn.f1_score(right, said, average="micro"))
-    assert values["macro_f1"] == pytest.approx(sklearn.f1_score(right, said, average="macro"))
-    assert values["exact"] == pytest.approx(sklearn.accuracy_score(right, said))
+    right, said = np.random.default_rng(1).random((2, 50, 4)) < 0.4
+    values = label_scores(right, said)
+    for average in ("micro", "macro"):
+        expected = sklearn.f1_score(right, said, average=average)
+        assert values[f"{average}_f1"] == pytest.approx(expected)
 
 
-def test_correlations_are_those_of_scipy() -> None:
-    stats = pytest.importorskip("scipy.stats")
-    rng = np.random.default_rng(2)
-    a, b = rng.integers(0, 9, 40) * 0.5, rng.normal(size=40)  # a has many ties
-    assert metrics.pearson(a, b) == pytest.approx(stats.pearsonr(a, b)[0])
-    assert metrics.spearman(a, b) == pytest.approx(stats.spearmanr(a, b)[0])
-    assert metrics.ranks(np.array([2.0, 1, 2, 5])).tolist() == [2.5, 1, 2.5, 4]
+def test_statistics() -> None:
+    a, b = np.array([1.0, 2, 2, 4]), np.array([1.0, 3, 2, 9])
+    assert metrics.pearson(a, 5 - 2 * a) == pytest.approx(-1)
+    assert metrics.spearman(a, b) == pytest.approx(
+        np.corrcoef([1, 2.5, 2.5, 4], [1, 3, 2, 4])[0, 1]
+    )
     assert metrics.pearson(np.ones(3), np.arange(3.0)) is None
-
-
-def test_determination_by_hand() -> None:
+    assert metrics.spearman(np.ones(1), np.ones(1)) is None
     exact = np.array([[0.0, 7], [2, 7], [4, 7]])
     values = exact + np.array([[1, 1], [0, 0], [-1, 0]])
     assert metrics.determination(values, exact).tolist() == [1 - 2 / 8, 1]
+    assert (mcnemar(0, 0), mcnemar(3, 3)) == (1, 1)
+    both = 2 * (comb(11, 0) + comb(11, 1) + comb(11, 2)) / 2**11
+    assert (mcnemar(0, 5), mcnemar(2, 9), mcnemar(9, 2)) == pytest.approx((2 / 32, both, both))
+    # Newcombe (1998), Statistics in Medicine 17, table I, method 3.
+    np.testing.assert_allclose(wilson(81, 263), (0.2553, 0.3662), atol=5e-5)
+    np.testing.assert_allclose(wilson(0, 20), (0.0, 0.1611), atol=5e-5)
 
 
-def test_several_labels() -> None:
-    floats = np.array([[2, -1, -1], [0.5, 0.2, -3]], np.float32)
-    integers = np.array([[200, -100, -100], [50, -1, 0]])
-    targets = np.array([[1, 0, 0], [np.nan] * 3])
-    result = LabelEvaluation(
-        names=NAMES,
-        float_logits=floats,
-        integer_logits=integers,
+def test_directions() -> None:
+    np.testing.assert_allclose(unit(np.array([[3, -4], [0, 0]])), [[0.6, -0.8], [0, 0]], atol=1e-15)
+    a = np.array([[2.0, 0], [1, 1], [5, 0], [3, 4]])
+    b = np.array([[0.5, 0], [-1, 1], [-2, 0], [4, 3]])
+    np.testing.assert_allclose(cosines(a, b), [1, 0, -1, 24 / 25], atol=1e-15)
+    assert distance(a[:2], np.array([[0, 3.0], [7, 7]])) == pytest.approx(np.sqrt(2) / 2)
+
+
+@pytest.mark.parametrize("block", [1, 7, 256])
+def test_the_nearest_is_never_the_row_itself(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "BLOCK", block)
+    rows = np.random.default_rng(3).normal(size=(40, 5))
+    rows[31] = 9 * rows[4]  # as long as it likes, it points the same way
+    expected = []
+    for i, a in enumerate(rows):
+        similar = [a @ b / np.sqrt((a @ a) * (b @ b)) for b in rows]
+        similar[i] = -2
+        expected.append(int(np.argmax(similar)))
+    assert nearest(rows).tolist() == expected
+    assert (expected[4], expected[31]) == (31, 4)
+
+
+@pytest.mark.parametrize(
+    ("tags", "found"),
+    [
+        ("O O", []),
+        ("B-A I-A O", [("A", 0, 1)]),
+        ("B-A B-A", [("A", 0, 0), ("A", 1, 1)]),
+        ("B-A I-B", [("A", 0, 0), ("B", 1, 1)]),
+        ("O I-A I-A", [("A", 1, 2)]),
+        ("B-A I-A E-A S-B B-B E-B", [("A", 0, 2), ("B", 3, 3), ("B", 4, 5)]),
+        ("B-A E-A I-A", [("A", 0, 1), ("A", 2, 2)]),
+        ("U-A U-A B-C L-C", [("A", 0, 0), ("A", 1, 1), ("C", 2, 3)]),
+        ("I-A S-A I-A", [("A", 0, 0), ("A", 1, 1), ("A", 2, 2)]),
+        ("B-two-parts I-two-parts", [("two-parts", 0, 1)]),
+        ("", []),
+    ],
+)
+def test_entities_as_conlleval_reads_them(tags: str, found: list) -> None:
+    assert entities(tags.split()) == found
+
+
+def test_scores_of_entities() -> None:
+    """Of 4 entities 2 are found; one is too long, one of another type, and one is made up."""
+    right = ["B-A I-A O B-B", "B-A O B-B O"]
+    said = ["B-A I-A O B-B", "B-A I-A B-A B-A"]
+    found = scores([row.split() for row in right], [row.split() for row in said])
+    assert list(found.values()) == [4, 2 / 5, 2 / 4, 4 / 9, {"A": 2 / 6, "B": 2 / 3}]
+    assert scores([["B-A"], ["O"]], [["O"], ["B-A"]])["f1"] == 0  # those of another text
+    assert list(scores([["O"]], [["O"]]).values()) == [0, None, None, None, {}]
+    tags = ["O B-A I-A", "B-A I-A", "O S-A E-A U-B L-B"]
+    assert all(tagged(names.split()) for names in tags)
+    assert not any(tagged(names.split()) for names in ("O", "NN VB", "O A", "O B-"))
+
+
+def test_classes_by_hand() -> None:
+    values = FOUR.to_json()
+    assert values["float"]["accuracy"] == values["golden"]["accuracy"] == 0.75
+    assert values["float"]["confusion"] == [[2, 0], [1, 1]]
+    assert values["golden"]["confusion"] == [[1, 1], [0, 2]]
+    assert values["agreement"] == 0.5
+    flips = {"changed": 2, "only_float_right": 1, "only_golden_right": 1, "mcnemar_p": 1.0}
+    assert values["flips"] == flips
+    difference = values["logit_difference"]
+    assert difference["largest"] == pytest.approx(1.0)
+    assert difference["largest_lsb"] == pytest.approx(100)
+    assert difference["mean"] == pytest.approx((1.0 + 0.01 + 0.2) / 8)
+    text = str(FOUR)
+    assert "recall yes           50.00%   100.00%   +50.00" in text
+    assert "no label" not in text
+    assert FOUR.changed() == [(1, "no", "yes"), (3, "no", "yes")]
+    some = replace(FOUR, labels=np.array([0, -1, 1, -1]))
+    values = some.to_json()
+    assert (values["texts"], values["labelled_texts"]) == (4, 2)
+    assert values["float"]["confusion"] == values["golden"]["confusion"] == [[1, 0], [0, 1]]
+    assert "\n2 of 4 texts have no label: accuracy is over 2\n" in str(some)
+    assert "have no label: so there is no accuracy" in str(replace(some, labels=-np.ones(4)))
+
+
+def test_several_labels_by_hand() -> None:
+    result = replace(
+        FOUR,
+        names=("a", "b", "c"),
+        float_logits=np.array([[2, -1, -1], [0.5, 0.2, -3]], np.float32),
+        integer_logits=np.array([[200, -100, -100], [50, -1, 0]]),
         logit_scale=np.array([0.01, 0.01, 0.02]),
-        tokens=9,
-        errors={},
-        traced=0,
-        targets=targets,
+        labels=np.array([[1, 0, 0], [np.nan] * 3]),
+        task=TABLE["multi-label"],
     )
     values = result.to_json()
     assert (values["texts"], values["labelled_texts"]) == (2, 1)
-    assert values["agreement"] == 5 / 6
+    assert (values["agreement"], values["changed_texts"]) == (5 / 6, 1)
     assert values["agreement_by_label"] == {"a": 1, "b": 0.5, "c": 1}
-    assert values["changed_texts"] == 1
     assert values["golden"]["exact"] == values["float"]["exact"] == 1
     assert values["logit_difference"]["largest"] == pytest.approx(3)
     assert values["logit_difference"]["largest_lsb"] == pytest.approx(150)
-    assert values["logit_difference"]["lsb"] == [0.01, 0.01, 0.02]
-    text = str(result)
-    assert "1 of 2 texts has no label: F1 is over 1" in text
-    assert "agreement         83.33% of the labels, 1 text differs" in text
-    assert "every label right   100.00%   100.00%    +0.00" in text
+    assert result.changed() == [(1, "a+b", "a")]
+    assert "1 of 2 texts has no label: F1 is over 1" in str(result)
 
 
-def test_numbers() -> None:
-    floats = np.array([[1.0], [2], [3], [4]], np.float32)
-    integers = np.array([[10], [20], [31], [40]])
-    targets = np.array([[1.0], [2], [3], [np.nan]])
-    result = NumberEvaluation(
-        names=("stars",),
-        float_logits=floats,
-        integer_logits=integers,
-        logit_scale=0.1,
-        tokens=9,
-        errors={},
-        traced=0,
-        targets=targets,
+def test_numbers_by_hand() -> None:
+    more: dict[str, Any] = {"names": ("stars",), "logit_scale": 0.1, "task": TABLE["regression"]}
+    result = replace(
+        FOUR,
+        float_logits=np.array([[1.0], [2], [3], [4]], np.float32),
+        integer_logits=np.array([[10], [20], [31], [40]]),
+        labels=np.array([[1.0], [2], [3], [np.nan]]),
+        **more,
     )
     values = result.to_json()
-    assert values["float"]["stars"] == {"pearson": pytest.approx(1), "spearman": 1, "mse": 0}
+    exact = {"pearson": pytest.approx(1), "spearman": pytest.approx(1), "mse": 0}
+    assert values["float"]["stars"] == exact
     assert values["golden"]["stars"]["mse"] == pytest.approx(0.01 / 3)
     assert values["golden_by_float"]["stars"]["r2"] == pytest.approx(1 - 0.01 / 5)
     assert values["golden_by_float"]["stars"]["mean_difference"] == pytest.approx(0.1 / 4)
-    text = str(result)
-    assert "1 of 4 texts has no label: correlation is over 3" in text
-    assert "mse stars             0.00000     0.00333    +0.00333" in text
-    assert "golden by float   stars: R^2 0.99800, mean difference 0.02500" in text
+    assert "1 of 4 texts has no label: correlation is over 3" in str(result)

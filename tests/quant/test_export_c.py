@@ -2,8 +2,6 @@
 
 import random
 import subprocess
-from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -83,42 +81,6 @@ def test_random_structures(seed: int, tmp_path: Path) -> None:
     assert answers(program, texts) == [np.ravel(one).tolist() for one in expected(model, texts)]
 
 
-def test_the_random_structures_hold_every_kind() -> None:
-    models = [exported.random_structure(seed) for seed in exported.SEEDS]
-    shapes = [model.shape for model in models]
-    assert {shape.norm for shape in shapes} == {"pre", "post"}
-    assert {shape.pooling for shape in shapes} == {"first", "mean", "none"}
-    assert {shape.types for shape in shapes} == {0, 1, 2}
-    assert {shape.position_offset > 0 for shape in shapes} == {False, True}
-    assert {shape.embedding_norm for shape in shapes if shape.norm == "pre"} == {False, True}
-    assert {len(model.head) for model in models} == {1, 2, 3, 4}
-    assert {model.projection is not None for model in models} == {False, True}
-    kinds = {(model.precise, model.position_bias is None) for model in models}
-    assert kinds == set(product((False, True), repeat=2))
-    windows = {layer.window for model in models for layer in model.layers}
-    assert None in windows
-    assert {window.before is None for window in windows if window} == {False, True}
-    assert {window.after for window in windows if window} >= {None, 0}
-    layers = [(model, layer) for model in models for layer in model.layers]
-    gates = {(layer.ffn.gate is not None, layer.ffn.wide) for _, layer in layers}
-    assert gates == set(product((False, True), repeat=2))
-    rotary = {
-        (model.precise, model.shape.norm) for model, layer in layers if layer.rotary is not None
-    }
-    assert rotary == set(product((False, True), ("pre", "post")))
-    assert any(len({layer.ffn.gate is None for layer in model.layers}) == 2 for model in models)
-    assert {norm.rms for model in models for _, norm in model.norms()} == {None, True}
-    bare = {model.embedding.norm.wide for model in models if model.layers[0].norm1 is None}
-    assert bare == {False, True}
-    normed = {model.shape.pooling: model for model in models if model.head_norm is not None}
-    assert set(normed) == {"first", "mean", "none"}
-    assert {model.head_norm.wide for model in normed.values() if model.head_norm} == {False, True}
-    assert {model.shape.norm for model in normed.values()} == {"pre", "post"}
-    shared = [shape for shape in shapes if shape.kv_heads is not None]
-    assert {shape.kv_heads > 1 for shape in shared} == {False, True}
-    assert {shape.norm for shape in shared} == {"pre", "post"}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "shape",
@@ -157,84 +119,25 @@ def test_every_pair_of_codes_and_every_trigraph_stand_in_a_string(tmp_path: Path
 
 FAULTS = {
     "requantize truncates": ("x + (INT64_C(1) << (s - 1)), s)", "x, s)"),
-    "shift towards zero": ("-1 - ((-1 - x) >> s)", "-((-x) >> s)"),
-    "the other half of Q": ("128 + ((u >> 10)", "127 + ((u >> 10)"),
-    "octaves end early": ("d < 9 * 256", "d < 2 * 256"),
     "masked keys count": ("if (is_key(attend, t) && d <", "if (d >= 0 && d <"),
-    "masked keys may be highest": ("is_key(attend, t) && w->score[t] > high", "w->score[t] > high"),
-    "masked tokens in the mean": ("is_key(attend, t) ? INT32_C(255)", "t >= 0 ? INT32_C(255)"),
-    "tables from the wrong end": ("table[(uint8_t)code]", "table[code + 128]"),
-    "no offset": ("+ BERT_OFFSET +", "+"),
-    "no type": ("(size_t)type * BERT_POSITIONS", "0 * (size_t)type"),
-    "low codes of another token": (
-        "row_of(model->token_low, BERT_HIDDEN, id)",
-        "row_of(model->token_low, BERT_HIDDEN, row)",
-    ),
-    "low codes of another place": (
-        "row_of(model->position_low, BERT_HIDDEN, row)",
-        "row_of(model->position_low, BERT_HIDDEN, 0)",
-    ),
-    "the embedding stays": ("#define PROJECTION_SHIFT 15", "#define PROJECTION_SHIFT 1"),
-    "no bias": ("x.codes) + layer->bias[row]", "x.codes)"),
     "low halves count whole": ("product(layer, row, x.low), 8)", "product(layer, row, x.low), 0)"),
-    "low halves towards zero": (
-        "floor_shift(product(layer, row, x.low), 8)",
-        "(product(layer, row, x.low) / 256)",
-    ),
-    "low halves of the table stay": (
-        "if (y.low) {\n            y.low[row]",
-        "if (0) {\n            y.low[row]",
-    ),
-    "a low half beyond the end": (
-        "saturate(y - x8.codes[c] * INT32_C(256), LIMIT8)",
-        "(y - x8.codes[c] * INT32_C(256))",
-    ),
-}
-
-
-OF_MECHANISMS = {
-    "half a turn": ("a * cosine - b * sine", "a * cosine - a * sine"),
     "a turn the other way": ("b * cosine + a * sine", "b * cosine - a * sine"),
-    "turned by the angles of token 0": ("(size_t)t * (BERT_HEAD", "0 * (size_t)t * (BERT_HEAD"),
-    "turned as the first pair": ("row % BERT_HEAD_SIZE / 2", "row % 2"),
-    "unturned keys": (
-        "turned(layer, &layer->k, x8_of(w, t, wide), t,",
-        "turned(layer, &layer->k, x8_of(w, t, wide), 0,",
-    ),
-    "products of twice the size": (
-        "layer->gate_shift), LIMIT16",
-        "layer->gate_shift - 1), LIMIT16",
-    ),
-    "low halves of the gate do not count": (
-        "y.codes[row] * INT32_C(256) + y.low[row]",
-        "y.codes[row] * INT32_C(256)",
-    ),
-    "low halves of the gate stay": (
-        "if (y.low) {\n            y.low[row] = (int8_t)saturate(",
-        "if (0) {\n            y.low[row] = (int8_t)saturate(",
-    ),
-    "a low half of a product beyond the end": (
-        "saturate(product - y.codes[row] * INT32_C(256), LIMIT8)",
-        "(product - y.codes[row] * INT32_C(256))",
-    ),
     "an RMSNorm takes the mean": ("norm->rms ? 0 : s1", "s1"),
     "keys of another head": ("head % BERT_KV_HEADS", "head / 2"),
 }
 
 
-def fragile(seed: int, mechanisms: bool = False) -> Model:
+def fragile(seed: int) -> Model:
     """Long rows, mean pooling, an offset and types: every line of the C counts."""
-    shape = Shape(2, 12, 2, 6, 30, 3, 60, 26, 2, position_offset=2, pooling="mean")
-    kinds = dict.fromkeys(("rotary", "gated", "rms"), mechanisms)
-    if mechanisms:
-        shape = replace(shape, heads=4, kv_heads=2)
+    shape = Shape(2, 12, 4, 6, 30, 3, 60, 26, 2, position_offset=2, pooling="mean", kv_heads=2)
+    kinds = dict.fromkeys(("rotary", "gated", "rms"), True)
     return random_model(shape, seed, embedding_size=7 if seed % 2 else 0, precise=seed > 4, **kinds)
 
 
-@pytest.mark.parametrize("name", quick(FAULTS | OF_MECHANISMS, 4))
+@pytest.mark.parametrize("name", quick(FAULTS, 4))
 def test_a_fault_in_the_c_is_seen(name: str, tmp_path: Path) -> None:
     """By one of a few models: random ones may round a small fault away."""
-    right, wrong = (FAULTS | OF_MECHANISMS)[name]
+    right, wrong = FAULTS[name]
 
     def seen(model: Model, folder: Path) -> bool:
         sources = c.sources(model, {})
@@ -242,17 +145,8 @@ def test_a_fault_in_the_c_is_seen(name: str, tmp_path: Path) -> None:
         texts = list(random_texts(model.shape, 1, 30))
         return answers(build(sources, folder, "-O1"), texts) != expected(model, texts)
 
-    models = (fragile(seed, name in OF_MECHANISMS) for seed in range(1, 9))
+    models = (fragile(seed) for seed in range(1, 9))
     assert any(seen(model, tmp_path / str(place)) for place, model in enumerate(models))
-
-
-def test_a_logit_that_is_off_by_one_is_seen(tmp_path: Path) -> None:
-    model = fragile(1)
-    last = replace(model.head[-1], bias=model.head[-1].bias + np.array([0, 1, 0], np.int32))
-    sources = c.sources(replace(model, head=(*model.head[:-1], last)), {})
-    texts = list(random_texts(model.shape, 1, 3))
-    found = np.array(answers(build(sources, tmp_path, "-O1"), texts))
-    assert (found - expected(model, texts)).tolist() == [[0, 1, 0]] * 3
 
 
 UNITS = r"""
@@ -280,18 +174,13 @@ int main(int count, char **name)
 """
 
 
-def units_differ(sources: dict[str, str], directory: Path) -> list[str]:
-    """Which functions of bert_infer.c are not those of golden.
-
-    The reciprocal of every sum; of the others every magnitude, ties and extremes, by seed.
-    """
-    units = {
-        name: text for name, text in sources.items() if name not in ("bert_main.c", "bert_infer.c")
-    }
+@pytest.mark.slow
+def test_the_functions_are_goldens(tmp_path: Path) -> None:
+    """The reciprocal of every sum; of the others every magnitude, ties and extremes, by seed."""
+    sources = c.sources(zoo.model("one", 0), {})
     # Included, so that its static functions can be called.
-    directory.mkdir(exist_ok=True)
-    (directory / "bert_infer.c").write_text(sources["bert_infer.c"])
-    program = build(units | {"bert_main.c": UNITS}, directory, *CHECKED)
+    (tmp_path / "bert_infer.c").write_text(sources.pop("bert_infer.c"))
+    program = build(sources | {"bert_main.c": UNITS}, tmp_path, *CHECKED)
 
     rng = np.random.default_rng(2)
     count = 200_000
@@ -308,38 +197,11 @@ def units_differ(sources: dict[str, str], directory: Path) -> list[str]:
         "w": (softmax.row_scale(row, row_m, context), (row, row_m, context)),
         "q": ([requantize.requantize(acc, m, s, bits) for bits in (8, 16)], (acc, m, s)),
     }
-    different = []
     for name, (expected_values, arguments) in right.items():
         given = np.stack(np.broadcast_arrays(*arguments), axis=1).astype(np.int64)
         done = subprocess.run([program, name], input=given.tobytes(), capture_output=True)
         found = np.frombuffer(done.stdout, np.int32)
-        if not np.array_equal(found, np.stack(expected_values, axis=1).ravel()):
-            different.append(name)
-    return different
-
-
-UNIT_FAULTS = {
-    "none": ("", "", ""),
-    "saturates at -127": ("x < -limit ? -limit", "x < -limit ? 1 - limit", "q"),
-    "ties downwards": (
-        "x + (INT64_C(1) << (s - 1)), s)",
-        "x + (INT64_C(1) << (s - 1)) - 1, s)",
-        "wq",
-    ),
-    "a last bit of Newton, sum": ("u * y0, 6)", "u * y0, 6) - 1", "rw"),
-    "a last bit of Newton, norm": ("u * y0 * y0, 16)", "u * y0 * y0, 16) - 1", "s"),
-    "no carry": ("rounded == INT64_C(1) << 16", "rounded == INT64_C(1) << 17", "w"),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", quick(UNIT_FAULTS, 2))
-def test_units_and_faults_of_one_bit(name: str, tmp_path: Path) -> None:
-    right, wrong, seen = UNIT_FAULTS[name]
-    sources = c.sources(zoo.model("one", 0), {})
-    if name != "none":
-        sources["bert_infer.c"] = changed(sources["bert_infer.c"], (right, wrong))
-    assert units_differ(sources, tmp_path) == list(seen)
+        assert np.array_equal(found, np.stack(expected_values, axis=1).ravel()), name
 
 
 CODES = r"""
@@ -403,6 +265,9 @@ def test_codes(tmp_path: Path) -> None:
     ]
 
 
+NO_LISTS = (b"good", b"-1", b"1:", b"1::1", b":1", b"1:0:1:", b"1:0:1:0", b"1,2", b"1\0")
+
+
 @pytest.mark.slow
 def test_the_program_refuses_lines(tmp_path: Path) -> None:
     """Listed mistakes, and any: a line is answered or refused in one line, and nothing crashes."""
@@ -420,35 +285,15 @@ def test_the_program_refuses_lines(tmp_path: Path) -> None:
     for line, message in (
         (b"\n", b"the number of tokens is out of range"),
         (b"1 " * 13, b"the number of tokens is out of range"),
-        (b"30", b"a token id is not in the vocabulary"),
         (b"4294967297", b"a token id is not in the vocabulary"),
-        (b"9" * 400, b"a token id is not in the vocabulary"),
-        (b"1:2", b"a type (segment id) is out of range"),
         (b"1:256", b"a type (segment id) is out of range"),
         (b"1:0:2", b"an attend bit is neither 0 nor 1"),
-        (b"1:0:256", b"an attend bit is neither 0 nor 1"),
         (b"1:0:0 2:0:0", b"attend is 0 for every token"),
-        *(
-            (line, b"not a list of ID, ID:TYPE or ID:TYPE:ATTEND")
-            for line in (
-                b"good",
-                b"-1",
-                b"1:",
-                b"1::1",
-                b":1",
-                b"1:0:1:",
-                b"1:0:1:0",
-                b"1,2",
-                b"1\0",
-            )
-        ),
+        *((line, b"not a list of ID, ID:TYPE or ID:TYPE:ATTEND") for line in NO_LISTS),
     ):
-        assert run(line) == (1, b"", b"error: line 1: " + message + b"\n"), line
-        assert run(b"1 29:1\n" + line + b"\n1") == (
-            1,
-            logits,
-            b"error: line 2: " + message + b"\n",
-        ), line
+        error = b": " + message + b"\n"
+        assert run(line) == (1, b"", b"error: line 1" + error), line
+        assert run(b"1 29:1\n" + line + b"\n1") == (1, logits, b"error: line 2" + error), line
 
     draw = random.Random(1)
     for _ in range(60):

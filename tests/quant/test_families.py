@@ -1,8 +1,9 @@
-"""Every head of every family against transformers' own class, and what of a folder is refused."""
+"""Every head of every family beside transformers' own class, and what of a folder is refused."""
 
+import importlib.util
 import json
-import subprocess
-import sys
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,464 +11,336 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from quant.calibrate import main as calibrate
-from quant.classify import main as classify
-from quant.foreign import config as options
+from golden import encoder, fast
+from quant.calibrate import Calibrator, check
+from quant.foreign import layouts, proof
 from quant.foreign.checkpoint import Checkpoint, load
-from quant.foreign.config import INDIFFERENT
+from quant.foreign.proof import TOLERANCE, proved
 from quant.foreign.tokenizer import InputError, TextTokenizer, encode
-from quant.measure.answers import answer, span
-from quant.measure.vectors import unit
 from quant.model import float_model
-from quant.model.spec import CheckpointError
-from quant.quantized_model import QuantizedModel
-from tests.quant import tiny
+from quant.model.spec import EMBEDDING, TEXT_SIDE, CheckpointError, EncoderSpec
+from quant.model.window import CAUSAL
+from quant.quantize.options import REMEDIES, Options
+from quant.quantize.stand_in import stand_in
+from tests.quant import tiny, zoo
+from tests.tiers import quick
 
-ROOT = Path(__file__).resolve().parents[2]
-FAMILIES = {
-    "albert": "Albert",
-    "bert": "Bert",
-    "camembert": "Camembert",
-    "distilbert": "DistilBert",
-    "electra": "Electra",
-    "mpnet": "MPNet",
-    "roberta": "Roberta",
-    "xlm-roberta": "XLMRoberta",
-}
-HEADS = (
-    "ForSequenceClassification",
-    "ForTokenClassification",
-    "ForQuestionAnswering",
-    "ForMultipleChoice",
-    "Model",
+FIRST = ("ForSequenceClassification", "Model", "decoder", "euro", "yarn", "nomic", "esm", "gte")
+FIRST += ("jina", "modern", "modern local", "T5", "T5 1.1", "CLIP projected", "Ernie task")
+FIRST += ("Chinese CLIP", "MPNet far", "Albert groups", "BertForMultipleChoice", "modern mean")
+SORTED = sorted(zoo.CASES, key=lambda case: not case.endswith(FIRST))
+
+
+def task_of(case: str) -> str | None:
+    return TEXT_SIDE if zoo.CASES[case][0].endswith("CLIPModel") else None
+
+
+@pytest.mark.parametrize("case", quick(SORTED, 50))
+def test_a_checkpoint_equals_transformers(case: str, tmp_path: Path) -> None:
+    """Alone and several texts at once; whether config.json names the class or the weights do."""
+    zoo.saved(tmp_path, case)
+    checkpoint = proved(load(tmp_path, task_of(case)))
+    spec = checkpoint.spec
+    assert checkpoint.difference is not None
+    assert checkpoint.difference < 1e-6
+    assert EncoderSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    assert stand_in(checkpoint).shape.vocabulary == 2
+    texts = zoo.texts_of(spec, 3, 1)
+    ids, types = (np.concatenate([getattr(t, x) for t in texts]) for x in ("ids", "types"))
+    together = float_model.run(
+        spec, checkpoint.arrays, ids, types, lengths=[len(text.ids) for text in texts]
+    )
+    alone = [float_model.run(spec, checkpoint.arrays, text.ids, text.types) for text in texts]
+    stacked = np.concatenate([np.atleast_2d(one) for one in alone])
+    np.testing.assert_allclose(together, stacked, rtol=1e-4, atol=1e-4)
+    if not case.endswith("ForMultipleChoice") and case != "modern choice":  # one number, too
+        unnamed = load(zoo.change(tmp_path, architectures=None), task_of(case))
+        assert unnamed.spec == spec
+        assert any("by its weights" in note for note in unnamed.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", SORTED)
+def test_golden_follows_a_checkpoint(case: str, tmp_path: Path) -> None:
+    """With all remedies, with none and precisely; nothing saturates before its end."""
+    zoo.saved(tmp_path, case, std=0.2)
+    checkpoint = load(tmp_path, task_of(case))
+    texts, others = (zoo.texts_of(checkpoint.spec, count, count) for count in (30, 12))
+    for options in (Options(remedies=REMEDIES), Options(remedies=()),
+                    Options(remedies=(), precise=True)):  # fmt: skip
+        calibrator = Calibrator(checkpoint, texts, precise=options.precise)
+        quantized = calibrator.quantize(options)
+        assert check(checkpoint, quantized, others)["logits"].sqnr > 10
+        for text in others[:3]:
+            golden = encoder.run(quantized.model, text.ids, text.types)
+            found = fast.run(quantized.model, text.ids, text.types)
+            np.testing.assert_array_equal(found, golden)
+
+
+def test_a_checkpoint_read_wrong_is_refused_with_the_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zoo.saved(tmp_path, "BertModel")
+    bert = layouts.FAMILIES["bert"]
+    swapped = {**bert.parts, "q": bert.parts["k"], "k": bert.parts["q"]}
+    monkeypatch.setitem(layouts.FAMILIES, "bert", replace(bert, parts=swapped))
+    with pytest.raises(CheckpointError, match=r"transformers' own BertModel by [0-9.]+ of the la"):
+        proved(load(tmp_path))
+    monkeypatch.undo()
+    assert proved(load(tmp_path)).difference is not None
+
+
+UNKNOWN = {"use_cache": False, "torch_dtype": "float16", "gradient_checkpointing": True}
+UNKNOWN |= {"unsloth_version": "2024.9", "auto_map": {"AutoModel": "x.Y"}, "hidden_dropout": 0.3}
+
+
+def test_an_unknown_option_is_tried_and_without_torch_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zoo.saved(tmp_path, "Bert next")
+    plain = load(tmp_path)
+    found = proved(load(zoo.change(tmp_path, **UNKNOWN)))
+    assert found.spec == plain.spec
+    assert re.fullmatch(r"equal to transformers' own model: \de-1\d", proof.said(found))
+    there = importlib.util.find_spec
+    monkeypatch.setattr(proof, "find_spec", lambda name: None if name == "torch" else there(name))
+    with pytest.raises(CheckpointError, match=r"unsloth_version is '2024\.9': .* install torch"):
+        proved(load(tmp_path))
+    harmless = {"unsloth_version": None, "gradient_checkpointing": None, "use_cache": None}
+    kept = proved(load(zoo.change(tmp_path, **harmless)))
+    assert proof.said(kept) == "not compared with transformers: install torch"
+    resolved = kept.resolved
+    assert load(zoo.change(tmp_path, **UNKNOWN), resolved=resolved).spec == plain.spec
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("BertModel", {"model_type": "umt5"}, "'umt5' cannot run: no row of quant/foreign/layouts.py"),
+    ("BertModel", {"model_type": "llama"}, "transformers has it as a decoder, which predicts"),
+    ("BertModel", {"model_type": "new"}, "no class for it, and remote code is never run"),
+    ("BertModel", {"model_type": None}, "model_type is None: it must name the family"),
+    ("BertModel", {"architectures": ["BertForMaskedLM"]}, "--task embedding takes the encoder"),
+    ("BertModel", {"architectures": ["MyBert"]}, "architectures is ['MyBert']: nothing here"),
+    ("BertModel", {"architectures": ["BertForQuestionAnswering"]}, "qa_outputs.weight is missing"),
+    ("BertForTokenClassification", {"architectures": ["BertModel"]}, "classifier.bias has no pla"),
+    ("BertModel", {"is_causal": True}, "whether the mask is causal depends"),
+    ("BertModel", {"hidden_size": "24"}, "Field 'hidden_size' expected int, got str"),
+    ("BertModel", {"num_attention_heads": 5}, "a hidden size of 24 cannot be split into 5"),
+    ("BertModel", {"num_attention_heads": 0}, "cannot be split into 0 heads"),
+    ("BertModel", {"hidden_act": "xielu"}, "the activation 'xielu' is not supported"),
+    ("BertModel", {"vocab_size": 41}, "embedding.token has shape 40 x 24: the config asks for 41"),
+    ("BertModel", {"intermediate_size": 24}, "layer.0.ffn.up.weight has shape 36 x 24"),
+    ("BertModel", {"num_hidden_layers": 3}, "layer.2.attention.self.query.weight is missing"),
+    ("BertModel", {"num_hidden_layers": 1}, "has no place in this encoder (16 such tensors)"),
+    ("BertModel", {"layer_norm_eps": 0.0}, "epsilon is 0.0: it must be above 0"),
+    ("ElectraForSequenceClassification", {"embedding_size": 25}, "an embedding of 25 channels"),
+    ("AlbertModel", {"num_hidden_groups": 3}, "num_hidden_groups is 3 and inner_group_num 1"),
+    ("euro bos", {"classifier_pooling": "late"}, "classifier_pooling is 'late': it must be bos"),
+    ("euro bos", {"clf_pooling": "mean"}, "clf_pooling is 'mean', which nothing here follows"),
+    ("euro", {"num_key_value_heads": 3}, "num_key_value_heads is 3: it must be a divisor"),
+    ("euro", {"head_dim": 8}, "head_dim is 8: it must be the hidden size over the heads"),
+    ("nomic", {"rope_parameters": zoo.LINEAR | {"rope_type": "dynamic"}}, "the type 'dynamic'"),
+    ("nomic", {"rope_parameters": zoo.LINEAR | {"factor": 0}}, "which gives no frequencies"),
+    ("nomic", {"rope_parameters": 3}, "transformers cannot read it"),
+    ("nomic", {"prenorm": True}, "prenorm is True, which nothing here follows: it must be False"),
+    ("nomic", {"activation_function": "geglu"}, "activation_function is 'geglu'"),
+    ("nomic", {"n_embd": 24}, "n_embd and hidden_size are one option: leave one of them out"),
+    ("gte", {"logn_attention_scale": True}, "logn_attention_scale is True"),
+    ("modern", {"layer_types": ["full_attention"]}, "layer_types"),
+    ("modern class", {"classifier_pooling": "max"}, "classifier_pooling"),
+    ("esm", {"position_embedding_type": "relative_key"}, "it must be 'rotary' or 'absolute'"),
+    ("esm", {"mask_token_id": 40}, "mask_token_id is 40: it must be a row of the embedding"),
+    ("esm", {"hidden_act": "relu"}, "hidden_act is 'relu'"),
+    ("T5", {"feed_forward_proj": "gated-other-gelu"}, "feed_forward_proj"),
+    ("T5", {"d_kv": 7}, "layer.0.q"),
+    ("T5", {"relative_attention_num_buckets": 16}, "has 32 rows: there must be 16"),
+    ("T5", {"relative_attention_num_buckets": -8}, "num_buckets is -8 and"),
+    ("T5", {"architectures": ["T5Model"]}, "T5EncoderModel or T5ForTokenClassification"),
+    ("CLIP", {"is_causal": True, "eos_token_id": 7}, "ends a text with 519: one of the two"),
+    ("CLIP", {"architectures": ["CLIPX"]}, "CLIPTextModelWithProjection"),
+    ("CLIP whole", {"model_type": "siglip"}, "must be 'siglip_vision_model', as siglip has it"),
+    ("CLIP whole", {"vision_config": 3}, "vision_config must hold the options of one side"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("case", "options", "words"), REFUSED)
+def test_what_is_refused(case: str, options: dict[str, Any], words: str, tmp_path: Path) -> None:
+    zoo.saved(tmp_path, case)
+    with pytest.raises(CheckpointError, match=re.escape(words)) as refusal:
+        load(zoo.change(tmp_path, **options))
+    assert "\n" not in str(refusal.value)
+    assert str(tmp_path) in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("encoder.layer.0.attention.self.q_norm.weight", "a norm of Q and K behind"),
+        ("encoder.layer.1.mlp.experts.mlp.w1", "experts, of which a router chooses some"),
+        ("encoder.layer.0.crossattention.self.key.bias", "(cross-attention)"),
+        ("encoder.rel_embeddings.weight", "(disentangled attention)"),
+        ("encoder.layer.0.output.dense.lora_A.weight", "LoRA adapters: fold one into its model"),
+        ("encoder.layer.0.conv.weight", "a convolution, where a layer has matrices"),
+        ("embeddings.adapter.weight", ""),
+    ],
 )
-CASES = [
-    *((family, head) for family in FAMILIES for head in HEADS),
-    ("bert", "ForNextSentencePrediction"),
-]
-OFFSET = ("roberta", "xlm-roberta", "camembert")
+def test_a_tensor_without_a_place_is_refused_with_its_reason(
+    name: str, why: str, tmp_path: Path
+) -> None:
+    zoo.saved(tmp_path, "BertModel")
+    shape = (2, 3, 4) if "conv" in name else (3,)
+    arrays = load_file(tmp_path / "model.safetensors") | {name: np.zeros(shape, np.float32)}
+    save_file(arrays, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=f"{re.escape(name)} has no .*{re.escape(why)}"):
+        load(tmp_path)
+    if why:  # a family without a row says it by its tensors
+        with pytest.raises(CheckpointError, match=f"'roformer' cannot run: .*{re.escape(why)}"):
+            load(zoo.change(tmp_path, model_type="roformer"))
 
 
-def saved(folder: Path, family: str, head: str, **options: Any) -> Any:
-    """A tiny random checkpoint, and the model itself."""
-    transformers = pytest.importorskip("transformers")
-    torch = pytest.importorskip("torch")
-    torch.manual_seed(3)
-    sizes: dict[str, Any] = {"vocab_size": 40, "max_position_embeddings": 24}
-    sizes["num_labels"] = 2 if head == "ForQuestionAnswering" else 3
-    if family == "distilbert":
-        sizes |= {"dim": 24, "n_heads": 3, "n_layers": 2, "hidden_dim": 36}
-    else:
-        sizes |= {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 2}
-        sizes |= {"intermediate_size": 36}
-        if family != "mpnet":
-            sizes["type_vocab_size"] = 1 if family in OFFSET else 2
-        sizes |= {"embedding_size": 10} if family in ("albert", "electra") else {}
-    config = transformers.AutoConfig.for_model(family, **(sizes | options))
-    model = getattr(transformers, f"{FAMILIES[family]}{head}")(config)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    model.save_pretrained(folder)
-    tiny.write_tokenizer(folder, 40)
-    return model.float().eval()
-
-
-def of_theirs(model: Any, ids: np.ndarray, types: np.ndarray | None) -> np.ndarray:
-    """The outputs of transformers' model, laid out as ours."""
-    import torch
-
-    batch = {"input_ids": torch.tensor(ids[None].astype(np.int64))}
-    if types is not None:
-        batch["token_type_ids"] = torch.tensor(types[None].astype(np.int64))
-    if type(model).__name__.endswith("MultipleChoice"):
-        batch = {name: tensor[:, None] for name, tensor in batch.items()}
-    with torch.no_grad():
-        found = model(**batch)
-    if "start_logits" in found:
-        return torch.stack([found.start_logits[0], found.end_logits[0]], dim=1).numpy()
-    if "logits" in found:
-        return found.logits[0].numpy()
-    return found.last_hidden_state[0].mean(dim=0).numpy()
-
-
-def same(checkpoint: Checkpoint, model: Any) -> None:
-    draw = np.random.default_rng(1)
-    for length in (1, 7, 22):
-        ids = draw.integers(2, 40, length).astype(np.int32)
-        types = draw.integers(0, 2, length).astype(np.int32) if checkpoint.spec.types > 1 else None
-        ours = float_model.run(checkpoint.spec, checkpoint.arrays, ids, types)
-        np.testing.assert_allclose(ours, of_theirs(model, ids, types), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize(("family", "head"), CASES)
-def test_every_head_equals_transformers(family: str, head: str, tmp_path: Path) -> None:
-    if (family, head) == ("electra", "ForMultipleChoice"):
-        saved(tmp_path, family, head)
-        with pytest.raises(CheckpointError, match=r"architectures is \['ElectraForMultipleChoice"):
-            load(tmp_path)
-        return
-    model = saved(tmp_path, family, head)
-    checkpoint = load(tmp_path)
-    same(checkpoint, model)
-    file = tmp_path / "config.json"
-    config = json.loads(file.read_text())
-    for nothing in (None, []) if head != "ForMultipleChoice" else ():  # one number, too
-        file.write_text(json.dumps(config | {"architectures": nothing}))
-        alone = load(tmp_path)
-        assert "names no architectures: by its weights" in alone.notes[0]
-        assert alone.spec == checkpoint.spec
-
-
-@pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_a_head_of_other_weights_is_refused(family: str, tmp_path: Path) -> None:
-    name = FAMILIES[family]
-    for head, other in [(HEADS[0], HEADS[2]), (HEADS[2], HEADS[0]), (HEADS[0], "Model")]:
-        folder = tmp_path / f"{head}{other}"
-        saved(folder, family, head)
-        file = folder / "config.json"
-        config = json.loads(file.read_text()) | {"architectures": [f"{name}{other}"]}
-        file.write_text(json.dumps(config))
-        with pytest.raises(CheckpointError, match=f"but the weights are those of {name}{head}"):
-            load(folder)
-
-
-@pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_masked_words_make_embeddings_when_asked(family: str, tmp_path: Path) -> None:
-    transformers = pytest.importorskip("transformers")
-    saved(tmp_path, family, "ForMaskedLM")
+@pytest.mark.parametrize("case", ["BertModel", "RobertaModel", "DistilBertModel", "T5"])
+def test_pre_trained_words_make_embeddings_when_asked(case: str, tmp_path: Path) -> None:
+    """T5's decoder is left out as well."""
+    kind = zoo.CASES[case][0]
+    name = kind.replace("EncoderModel" if case == "T5" else "Model", "For") + (
+        "ConditionalGeneration" if case == "T5" else "MaskedLM"
+    )
+    zoo.CASES["words"] = (name, zoo.CASES[case][1])
+    try:
+        zoo.saved(tmp_path, "words")
+    finally:
+        del zoo.CASES["words"]
     with pytest.raises(CheckpointError, match="--task embedding takes the encoder without it"):
         load(tmp_path)
-    checkpoint = load(tmp_path, "embedding")
-    assert checkpoint.spec.task == "embedding"
-    assert "is left out" in checkpoint.notes[0]
-    same(checkpoint, transformers.AutoModel.from_pretrained(tmp_path).float().eval())
+    checkpoint = proved(load(tmp_path, EMBEDDING))
+    assert any("is left out" in note for note in checkpoint.notes)
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+def rewritten(folder: Path, options: dict[str, Any], names: dict[str, str]) -> None:
+    """The checkpoint with options of older files, None for one that they lack, and their names."""
+    zoo.change(folder, **options)
+    arrays = load_file(folder / "model.safetensors")
+    for old, new in names.items():
+        arrays = {re.sub(old, new, name): array for name, array in arrays.items()}
+    save_file(arrays, folder / "model.safetensors", {"format": "pt"})
+
+
+NOMIC: dict[str, Any] = {
+    "auto_map": {"AutoConfig": "configuration_hf_nomic_bert.NomicBertConfig"},
+    **dict.fromkeys(("hidden_act", "hidden_size", "num_attention_heads", "num_hidden_layers")),
+    **dict.fromkeys(("intermediate_size", "head_dim", "max_position_embeddings")),
+    **dict.fromkeys(("layer_norm_eps", "rope_parameters")),
+    "n_embd": 24, "n_head": 4, "n_layer": 2, "n_inner": 36, "n_positions": 24,
+    "layer_norm_epsilon": 1e-12, "rotary_emb_base": 1000, "rotary_emb_fraction": 1.0,
+    "activation_function": "swiglu", "prenorm": False, "use_flash_attn": True,
+}  # fmt: skip
+EURO = {"auto_map": {"AutoConfig": "configuration_eurobert.EuroBertConfig"}, "head_dim": None}
+EURO |= {"rope_parameters": None, "num_key_value_heads": 4, "clf_pooling": "late"}
+EURO |= {"rope_theta": 500.0, "bos_token": "<|begin_of_text|>"}
+GTE = {"auto_map": {"AutoConfig": "x.GteConfig"}, "layer_norm_type": "layer_norm"}
+GTE |= {"position_embedding_type": "rope", "logn_attention_scale": False, "unpad_inputs": True}
+SCALED = {"type": "linear", "factor": zoo.LINEAR["factor"]}
+THETAS = {"global_rope_theta": 160000.0, "local_rope_theta": 10000.0}
+
+
 @pytest.mark.parametrize(
-    ("option", "value"),
+    ("case", "options", "names"),
     [
-        ("is_causal", True),
-        ("add_cross_attention", True),
-        ("pruned_heads", {"0": [1]}),
-        ("position_embedding_type", "relative_key"),
-        ("auto_map", {"AutoModel": "x.Y"}),
-        ("quantization_config", {"bits": 4}),
-        ("is_encoder_decoder", True),
-        ("use_bias", False),
-        ("rope_theta", 10000.0),
+        ("nomic", NOMIC, {}),
+        ("euro words", EURO | {"rope_scaling": SCALED}, {}),
+        ("gte", GTE, {}),
+        ("nomic", {"rope_parameters": None, "rope_theta": 1000.0}, {}),
+        ("gte words", {"rope_parameters": None, "rope_theta": 500.0, "rope_scaling": SCALED},
+         {r"^gte\.": "new."}),
+        ("modern", {"rope_parameters": None, "layer_types": None, **THETAS,
+                    "global_attn_every_n_layers": 3}, {}),
+        ("esm", {}, {r"layer\.\*\.": "layer.0."}),
+        ("esm", {}, {r"encoder\.layer\.\*\.attention\.self\.": ""}),
+        ("BertModel", {}, {r"Norm\.weight": "Norm.gamma", r"Norm\.bias": "Norm.beta"}),
+        ("BertForMultipleChoice", {}, {}),
     ],
-)
-def test_an_option_that_is_not_followed_is_refused(
-    family: str, option: str, value: object, tmp_path: Path
+)  # fmt: skip
+def test_older_files_say_the_same(
+    case: str, options: dict[str, Any], names: dict[str, str], tmp_path: Path
 ) -> None:
-    saved(tmp_path, family, HEADS[0])
-    file = tmp_path / "config.json"
-    config = json.loads(file.read_text())
-    file.write_text(json.dumps(config | {option: value}))
-    with pytest.raises(CheckpointError, match=f"config.json: .*{option}"):
+    zoo.saved(tmp_path, case)
+    before = load(tmp_path)
+    rewritten(tmp_path, options, names)
+    after = load(tmp_path)
+    assert ("auto_map" in options) == any("auto_map" in note for note in after.notes)
+    assert after.spec == before.spec
+    for name, array in before.arrays.items():
+        np.testing.assert_array_equal(after.arrays[name], array)
+
+
+def test_the_frequencies_of_an_esm_are_its_file_s(tmp_path: Path) -> None:
+    """In half precision in old files, where transformers keeps them, too."""
+    zoo.saved(tmp_path, "esm")
+    name = "encoder.layer.*.attention.self.rotary_embeddings.inv_freq"
+    arrays = load_file(tmp_path / "model.safetensors")
+    found = load(tmp_path)
+    assert found.notes[-1] == "contact_head is left out: nothing here computes it"
+    arrays[name] = arrays[name] / 2
+    save_file(arrays, tmp_path / "model.safetensors")
+    half = load(tmp_path).arrays["rotary.0.cos"]
+    np.testing.assert_array_equal(half[2::2], found.arrays["rotary.0.cos"][1 : len(half) // 2])
+    arrays[name] = arrays[name][1:]
+    save_file(arrays, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"inv_freq has shape \(2,\): a head of 6 channels"):
         load(tmp_path)
-    file.write_text(json.dumps(config))
-    load(tmp_path)
 
 
-def test_options_of_training_change_nothing(tmp_path: Path) -> None:
-    plain = load(tiny.write(tmp_path / "a"))
-    options = {
-        "hidden_dropout_prob": 0.3,
-        "initializer_range": 1.0,
-        "use_cache": False,
-        "chunk_size_feed_forward": 8,
-        "bos_token_id": 3,
-        "gradient_checkpointing": True,
-        "torch_dtype": "float16",
-        "_name_or_path": "x",
-        "pooler_type": "first_token_transform",
-    }
-    assert options.keys() - {"_name_or_path"} <= INDIFFERENT
-    assert load(tiny.write(tmp_path / "b", options)).spec == plain.spec
+def test_each_side_of_a_whole_clip_is_reached(tmp_path: Path) -> None:
+    zoo.saved(tmp_path, "CLIP whole")
+    options = {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 12}}
+    options |= {"crop_size": {"height": 12, "width": 12}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(options))
+    image, text = load(tmp_path), load(tmp_path, TEXT_SIDE)
+    assert (image.spec.inputs, text.spec.inputs) == ("images", "texts")
+    assert (image.spec.outputs, text.spec.outputs) == (10, 10)
+    assert text.spec.windows == (CAUSAL, CAUSAL)
+    config = json.loads((tmp_path / "config.json").read_text())
+    wrong = config["text_config"] | {"hidden_act": "relu", "layer_norm_eps": 1.0}
+    zoo.change(tmp_path, text_config=wrong, text_config_dict=config["text_config"])
+    assert load(tmp_path, TEXT_SIDE).spec == text.spec
+    zoo.saved(tmp_path / "bert", "BertModel")
+    with pytest.raises(CheckpointError, match="is no whole model of images and texts"):
+        load(tmp_path / "bert", TEXT_SIDE)
 
 
-@pytest.mark.parametrize("family", sorted(set(options.FOLLOWED) - set(options.OWN)))
-def test_a_file_that_says_all_is_read_as_its_class_reads_it(
-    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    transformers = pytest.importorskip("transformers")
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(transformers.AutoConfig.for_model(family).to_dict()))
-    found = options.read(file)
-    monkeypatch.setattr(options, "_says_all", lambda family, raw: False)
-    read = set(options.FOLLOWED[found["model_type"]]) | {"id2label", "label2id", "model_type"}
-    wanted = options.read(file)
-    assert {name: found.get(name) for name in read} == {name: wanted.get(name) for name in read}
+def refuses(checkpoint: Checkpoint, text: str, pair: str | None, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        encode(checkpoint.spec, TextTokenizer(checkpoint.resolved), text, pair, 24)
 
 
-def test_a_file_that_says_all_is_read_without_torch() -> None:
-    code = (
-        "import sys; from pathlib import Path; from quant.foreign.config import read; "
-        "read(Path('models/bert-tiny-imdb/config.json')); sys.exit('transformers' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+def test_texts_that_a_family_cannot_read_are_refused(tmp_path: Path) -> None:
+    """A padding has no position, an end stands at the end, a mask changes every embedding."""
+    zoo.saved(tmp_path / "r", "RobertaModel", pad_token_id=0)
+    roberta = load(tmp_path / "r")
+    refuses(roberta, "good [PAD] film", None, r"'\[PAD\]' has the id 0, which is padding to the")
+    refuses(roberta, "good", "[PAD] film", "which is padding to the model")
+    for case in ("CLIP", "CLIP older"):
+        zoo.saved(tmp_path / case, case)
+        refuses(load(tmp_path / case), f"a {zoo.END} b", None, "ends the text for .* the 2 tokens")
+        refuses(load(tmp_path / case), "a", "b", "reads one text: give no pair")
+    zoo.saved(tmp_path / "e", "esm")
+    refuses(load(tmp_path / "e"), "good [CLS] film", None, "which changes every embedding")
 
 
-ACTIVATIONS = (
-    *("quick_gelu", "silu", "mish", "relu2", "gelu_10", "laplace", "leaky_relu", "linear"),
-    *("relu6", "sigmoid", "hardswish", "tanh", "gelu_fast", "gelu_accurate", "sqrtsoftplus"),
-)
-
-
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_every_activation_equals_transformers(activation: str, tmp_path: Path) -> None:
-    model = saved(tmp_path, "bert", HEADS[0], hidden_act=activation)
-    same(load(tmp_path), model)
-
-
-IDENTITY = "torch.nn.modules.linear.Identity"
-
-
-@pytest.mark.parametrize(
-    ("config", "function", "labels"),
-    [
-        ({"sentence_transformers": {"version": "4"}}, "sigmoid", 1),
-        (
-            {"sentence_transformers": {"activation_fn": IDENTITY}},
-            "identity",
-            1,
-        ),
-        (
-            {"sbert_ce_default_activation_function": "torch.nn.modules.activation.Sigmoid"},
-            "sigmoid",
-            1,
-        ),
-        (
-            {"sentence_transformers": {}, "sbert_ce_default_activation_function": IDENTITY},
-            "identity",
-            1,
-        ),
-        ({}, "identity", 1),
-    ],
-)
-def test_scores_of_a_cross_encoder_are_its_own(
-    config: dict[str, Any], function: str, labels: int, tmp_path: Path
-) -> None:
-    library = pytest.importorskip("sentence_transformers")
-    arrays = tiny.tensors(labels=labels)
-    folder = tiny.write(tmp_path, config | {"id2label": {"0": "LABEL_0"}}, arrays)
-    save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
-    checkpoint = load(folder)
-    assert checkpoint.spec.function == function
-    tokens = encode(checkpoint.spec, TextTokenizer(checkpoint.resolved), "good film", "a bad", 16)
-    logits = float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types)
-    (value,) = answer(checkpoint.spec, tokens, logits)["values"].values()
-    if config:
-        theirs = library.CrossEncoder(str(folder), device="cpu").predict([("good film", "a bad")])
-        assert value == pytest.approx(float(theirs[0]), abs=1e-5)
-    else:
-        assert value == pytest.approx(float(logits[0]))
-
-
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_a_folder_that_sentence_transformers_saves(pooling: str, tmp_path: Path) -> None:
-    library = pytest.importorskip("sentence_transformers")
-    modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
-    config = {"architectures": ["BertModel"], "id2label": None}
-    source = tiny.write(tmp_path / "source", config, tiny.encoder_tensors())
-    save_file(tiny.encoder_tensors(), source / "model.safetensors", metadata={"format": "pt"})
-    parts = [
-        modules.Transformer(str(source)),
-        modules.Pooling(12, pooling_mode=pooling),
-        modules.Normalize(),
-    ]
-    theirs = library.SentenceTransformer(modules=parts, device="cpu")
-    theirs.max_seq_length = 9
-    theirs.save(str(tmp_path / "saved"))
-    checkpoint = load(tmp_path / "saved")
-    assert checkpoint.spec.max_tokens == 9
-    for text in ("good film", "the bad film " * 9):
-        tokens = encode(checkpoint.spec, TextTokenizer(checkpoint.resolved), text, None, 512)
-        vector = float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types)
-        np.testing.assert_allclose(unit(vector), theirs.encode(text), atol=1e-5)
-
-
-@pytest.mark.parametrize("kept", ["modules", "config", "nowhere"])
-@pytest.mark.parametrize("labels", [1, 3])
-def test_a_cross_encoder_that_sentence_transformers_saves(
-    labels: int, kept: str, tmp_path: Path
-) -> None:
-    """Its function stands in config_sentence_transformers.json, else in config.json, else it is
-    the sigmoid of one score."""
-    library = pytest.importorskip("sentence_transformers")
-    config = {"id2label": {str(i): f"LABEL_{i}" for i in range(labels)}}
-    source = tiny.write(tmp_path / "source", config, tiny.tensors(labels=labels))
-    arrays = tiny.tensors(labels=labels)
-    save_file(arrays, source / "model.safetensors", metadata={"format": "pt"})
-    theirs = library.CrossEncoder(str(source), device="cpu", max_length=11)
-    theirs.save(str(tmp_path / "saved"))
-    for name, change in (
-        (
-            "config_sentence_transformers.json",
-            {"activation_fn": IDENTITY if kept == "modules" else None},
-        ),
-        (
-            "config.json",
-            {"sbert_ce_default_activation_function": IDENTITY} if kept == "config" else {},
-        ),
-    ):
-        file = tmp_path / "saved" / name
-        file.write_text(json.dumps(json.loads(file.read_text()) | change))
-    theirs = library.CrossEncoder(str(tmp_path / "saved"), device="cpu")
-    checkpoint = load(tmp_path / "saved")
-    assert checkpoint.spec.max_tokens == 11
-    pair = ("good film " * 5, "a bad film")
-    tokens = encode(checkpoint.spec, TextTokenizer(checkpoint.resolved), *pair, 512)
-    logits = float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types)
-    found = answer(checkpoint.spec, tokens, logits)
-    values = list(found["values" if labels == 1 else "logits"].values())
-    np.testing.assert_allclose(values, theirs.predict([pair])[0], atol=1e-5)
-
-
-def test_another_function_of_a_cross_encoder_is_refused(tmp_path: Path) -> None:
-    config = {"sentence_transformers": {"activation_fn": "my.Function"}}
-    with pytest.raises(
-        CheckpointError, match=r"the scores go through my\.Function: only torch\.nn"
-    ):
-        load(tiny.write(tmp_path, config))
-
-
-@pytest.mark.parametrize(
-    "name", ["custom_st.Transformer", "Transformer", "x.sentence_transformers"]
-)
-def test_modules_of_ones_own_are_refused(name: str, tmp_path: Path) -> None:
-    folder = tiny.write_embedder(tmp_path)
-    modules = json.loads((folder / "modules.json").read_text())
-    modules[0]["type"] = name
-    (folder / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(CheckpointError, match="is code of its own, which is never run"):
-        load(folder)
-
-
-def test_the_old_layout_has_the_encoder_in_a_folder_of_its_own(tmp_path: Path) -> None:
-    plain = load(tiny.write_embedder(tmp_path / "a"))
-    folder = tiny.write_embedder(tmp_path / "b")
-    modules = json.loads((folder / "modules.json").read_text())
-    modules[0]["path"] = "0_Transformer"
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "0_Transformer").mkdir()
-    for name in ("config.json", "vocab.txt", "model.safetensors"):
-        (folder / name).rename(folder / "0_Transformer" / name)
-    assert load(folder).spec == plain.spec
-    assert TextTokenizer(folder).resolved == plain.resolved
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("._model.safetensors", b"\0\5\26\7", None),
-        ("model.fp16.safetensors", b"", None),
-        ("stale-00001-of-00002.safetensors", b"x", None),
-        ("optimizer.pt", b"\x80", None),
-        ("model.safetensors.index.json", b"{", None),
-        ("model.safetensors", b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
-    ],
-)
-def test_files_beside_the_weights(
-    name: str, content: bytes, message: str | None, tmp_path: Path
-) -> None:
-    folder = tiny.write(tmp_path)
-    before = load(folder)
-    (folder / name).write_bytes(content)
-    if message:
-        with pytest.raises(CheckpointError, match=message):
-            load(folder)
-    else:
-        assert load(folder).sha256 == before.sha256
-
-
-@pytest.mark.parametrize(("family", "most"), [("bert", 8192), ("xlm-roberta", 8190)])
+@pytest.mark.parametrize(("case", "most"), [("BertModel", 8192), ("XLMRobertaModel", 8190)])
 def test_more_positions_than_an_accelerator_has_are_cut(
-    family: str, most: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    case: str, most: int, tmp_path: Path
 ) -> None:
-    saved(tmp_path / "model", family, "Model", max_position_embeddings=8200)
-    checkpoint = load(tmp_path / "model")
-    assert checkpoint.spec.max_tokens == most
-    data, out = tmp_path / "data.txt", tmp_path / "out"
-    data.write_text("good film\nbad film\n")
-    options = ["--model", str(tmp_path / "model"), "--data", str(data), "--out", str(out)]
-    assert calibrate([*options, "--remedies", "none"]) == 0
-    assert f"texts are cut at {most:,} tokens" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "camembert"])
-def test_padding_in_a_text_is_refused(family: str, tmp_path: Path) -> None:
-    """transformers gives it no position, and those behind it the one before."""
-    saved(tmp_path, family, HEADS[0], pad_token_id=0)
+    zoo.saved(tmp_path, case, max_position_embeddings=8200)
     checkpoint = load(tmp_path)
-    tokenizer = TextTokenizer(checkpoint.resolved)
-    assert len(encode(checkpoint.spec, tokenizer, "good film", None, 16).ids) == 4
-    for text, pair in (("good [PAD] film", None), ("good", "[PAD] film")):
-        with pytest.raises(InputError, match=r"'\[PAD\]' has the id 0, which is padding to the"):
-            encode(checkpoint.spec, tokenizer, text, pair, 16)
+    assert checkpoint.spec.max_tokens == most
+    assert any(f"texts are cut at {most:,} tokens" in note for note in checkpoint.notes)
 
 
-def test_an_adapter_is_said_to_be_one(tmp_path: Path) -> None:
-    """transformers would load it on top of the model that its config names."""
-    folder = tiny.write(tmp_path)
-    (folder / "adapter_config.json").write_text("{}")
-    with pytest.raises(CheckpointError, match=r"adapter_config.json says that the folder holds"):
-        load(folder)
-    (folder / "adapter_config.json").unlink()
-    (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
-    with pytest.raises(CheckpointError, match=r"adapter_model.safetensors is an adapter: fold"):
-        load(folder)
-
-
-def test_a_question_is_answered_from_its_text(tmp_path: Path, capsys) -> None:
-    """The likeliest span, by brute force over all; the integers' beside it."""
-    saved(tmp_path / "model", "bert", "ForQuestionAnswering")
-    data, out = tmp_path / "data.jsonl", tmp_path / "out"
-    rows = [{"question": "good film", "context": "the bad film a good !"}] * 3
-    data.write_text("\n".join(map(json.dumps, rows)))
-    options = ["--model", str(tmp_path / "model")]
-    assert calibrate([*options, "--data", str(data), "--out", str(out)]) == 0
-    model = QuantizedModel.load(out, None)
-    tokens = model.tokens("good film", "the bad film a good !")
-    assert model.checkpoint is not None
-    logits = float_model.run(model.spec, model.checkpoint.arrays, tokens.ids, tokens.types)
-    places = [place for place, _, _ in tokens.context]
-    pairs = [(i, j) for i in places for j in places if i <= j]
-    best = max(pairs, key=lambda pair: logits[pair[0], 0] + logits[pair[1], 1])
-    assert span(tokens, logits) == best
-    found = answer(model.spec, tokens, logits)
-    assert found["answer"] == "the bad film a good !"[found["begin"] : found["end"]]
-    capsys.readouterr()
-    line = [*options, "--quantized", str(out)]
-    assert classify(["good film", "--pair", "the bad film a good !", *line]) == 0
-    assert "of the text, probability" in capsys.readouterr().out
-    assert classify(["good film", *line]) == 2
-    assert "a question needs the text that answers it" in capsys.readouterr().err
-    assert classify(["good film", "--pair", "\x01", *line]) == 2
-    assert "holds nothing that the vocabulary knows" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_a_changed_file_of_a_quantized_model_is_seen(seed: int, tmp_path: Path) -> None:
-    model, data, out = tiny.write(tmp_path / "model"), tmp_path / "data.txt", tmp_path / "out"
-    data.write_text("good film\nbad film\n")
-    assert calibrate(["--model", str(model), "--data", str(data), "--out", str(out)]) == 0
-    draw = np.random.default_rng(seed)
-    for file in sorted(out.iterdir()):
-        content = bytearray(file.read_bytes())
-        place = int(draw.integers(len(content)))
-        content[place] ^= 1 << int(draw.integers(8))
-        whole = file.read_bytes()
-        file.write_bytes(content)
-        if file.suffix == ".json" and file.stem == "quantized":
-            try:
-                if json.loads(content) == json.loads(whole):
-                    continue
-            except ValueError:
-                pass
-        with pytest.raises(ValueError, match=file.stem):
-            QuantizedModel.load(out, None)
-        file.write_bytes(whole)
-    assert load_file(model / "model.safetensors")
+def test_a_short_tokenizer_keeps_the_middle_of_the_bias(tmp_path: Path) -> None:
+    zoo.saved(tmp_path, "MPNet far")
+    whole = load(tmp_path)
+    settings = tiny.json_of(tmp_path / "tokenizer_config.json") | {"model_max_length": 150}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    checkpoint = proved(load(tmp_path))
+    assert (whole.spec.max_tokens, checkpoint.spec.max_tokens) == (300, 150)
+    assert (checkpoint.difference or 0) < TOLERANCE

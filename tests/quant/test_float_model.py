@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quant.embedder import packaged
+from quant.embed import packaged
 from quant.foreign.checkpoint import Checkpoint, load
 from quant.foreign.tokenizer import TextTokenizer
 from quant.measure.vectors import unit
@@ -15,30 +15,6 @@ from quant.model.spec import EncoderSpec
 from quant.texts.corpora import rotten_tomatoes
 from tests.quant import tiny
 from tests.quant.test_quantize import checkpoint, inputs
-from tests.tiers import quick
-
-CLASSES = {
-    "bert": "BertForSequenceClassification",
-    "roberta": "RobertaForSequenceClassification",
-    "distilbert": "DistilBertForSequenceClassification",
-    "electra": "ElectraForSequenceClassification",
-    "electra-small": "ElectraForSequenceClassification",
-    "mpnet": "MPNetForSequenceClassification",
-    "albert": "AlbertForSequenceClassification",
-    "albert-groups": "AlbertForSequenceClassification",
-}
-SEGMENTS = ("bert", "electra", "electra-small", "albert", "albert-groups")
-OWN = {
-    "electra": {"embedding_size": 24},
-    "electra-small": {"embedding_size": 10},
-    "albert": {"embedding_size": 24},
-    "albert-groups": {
-        "embedding_size": 7,
-        "num_hidden_layers": 5,
-        "num_hidden_groups": 3,
-        "inner_group_num": 2,
-    },
-}
 
 
 def hugging_face(directory: Path, ids: list[int], types: list[int] | None = None) -> np.ndarray:
@@ -64,77 +40,6 @@ def test_equals_hugging_face_on_real_reviews(shipped: Checkpoint, texts: list) -
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
 
 
-def save_random(
-    directory: Path, family: str, architecture: str, activation: str, **others: Any
-) -> None:
-    """A tiny checkpoint of a class of transformers."""
-    transformers = pytest.importorskip("transformers")
-    torch = pytest.importorskip("torch")
-    torch.manual_seed(5)
-    sizes: dict[str, Any] = {
-        "vocab_size": 40,
-        "max_position_embeddings": 24,
-        "num_labels": 5,
-    } | others
-    if family == "distilbert":
-        sizes |= {"dim": 24, "n_heads": 3, "n_layers": 2, "hidden_dim": 36}
-        sizes["activation"] = activation
-    else:
-        sizes |= {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 2}
-        sizes |= {"intermediate_size": 36, "hidden_act": activation}
-        if family != "mpnet":
-            sizes["type_vocab_size"] = 2 if family in SEGMENTS else 1
-        sizes["pad_token_id"] = 1 if family == "roberta" else 0
-        sizes |= OWN.get(family, {})
-    config = transformers.AutoConfig.for_model(family.split("-")[0], **sizes)
-    model = getattr(transformers, architecture)(config)
-    for parameter in model.parameters():  # livelier than the initial 0.02, biases included
-        torch.nn.init.normal_(parameter, std=0.3)
-    model.save_pretrained(directory)
-    tiny.write_tokenizer(directory, 40)
-
-
-@pytest.mark.parametrize("family", sorted(CLASSES))
-@pytest.mark.parametrize("activation", quick(["gelu", "gelu_new", "relu"]))
-def test_every_family_equals_hugging_face(tmp_path: Path, family: str, activation: str) -> None:
-    save_random(tmp_path, family, CLASSES[family], activation)
-    checkpoint = load(tmp_path)
-    assert checkpoint.spec.max_tokens == (22 if family in ("mpnet", "roberta") else 24)
-    rng = np.random.default_rng(2)
-    for length in (1, 2, 9, 22):
-        ids = rng.integers(2, 40, length).astype(np.int32)
-        types = np.zeros(length, np.int32)
-        if family in SEGMENTS:
-            types[length // 2 :] = 1
-        ours = float_model.run(checkpoint.spec, checkpoint.arrays, ids, types)
-        given = types.tolist() if family in SEGMENTS else None
-        theirs = hugging_face(tmp_path, ids.tolist(), given)
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("family", sorted(CLASSES))
-def test_every_token_classifier_equals_hugging_face(tmp_path: Path, family: str) -> None:
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    save_random(tmp_path, family, CLASSES[family].replace("Sequence", "Token"), "gelu")
-    checkpoint = load(tmp_path)
-    spec = checkpoint.spec
-    assert (spec.task, spec.pooling, spec.outputs) == ("token-classification", "none", 5)
-    model = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path).float().eval()
-    rng = np.random.default_rng(2)
-    for length in (1, 2, 9, 22):
-        ids = rng.integers(2, 40, length).astype(np.int32)
-        types = np.zeros(length, np.int32)
-        if family in SEGMENTS:
-            types[length // 2 :] = 1
-        ours = float_model.run(spec, checkpoint.arrays, ids, types)
-        segments = {"token_type_ids": torch.tensor([types.tolist()])} if types.any() else {}
-        with torch.no_grad():
-            theirs = model(input_ids=torch.tensor([ids.tolist()]), **segments).logits[0].numpy()
-        assert ours.shape == (length, 5)
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
-
-
 def mean_of_tokens(directory: Path, ids: list[int]) -> np.ndarray:
     """The embedding by Hugging Face's own encoder, not of length 1."""
     torch = pytest.importorskip("torch")
@@ -142,20 +47,6 @@ def mean_of_tokens(directory: Path, ids: list[int]) -> np.ndarray:
     model = transformers.AutoModel.from_pretrained(directory).float().eval()
     with torch.no_grad():
         return model(input_ids=torch.tensor([ids])).last_hidden_state[0].mean(dim=0).numpy()
-
-
-@pytest.mark.parametrize("family", sorted(CLASSES))
-def test_every_encoder_alone_equals_hugging_face(tmp_path: Path, family: str) -> None:
-    architecture = CLASSES[family].replace("ForSequenceClassification", "Model")
-    save_random(tmp_path, family, architecture, "gelu")
-    checkpoint = load(tmp_path)
-    assert (checkpoint.spec.task, checkpoint.spec.outputs) == ("embedding", 24)
-    rng = np.random.default_rng(2)
-    for length in (1, 9, 22):
-        ids = rng.integers(2, 40, length).astype(np.int32)
-        ours = float_model.run(checkpoint.spec, checkpoint.arrays, ids)
-        theirs = mean_of_tokens(tmp_path, ids.tolist())
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
 def test_minilm_equals_hugging_face_on_real_sentences() -> None:

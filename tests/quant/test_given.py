@@ -1,8 +1,10 @@
-"""Images through every command: calibration, golden, exports, the stream, the simulated Verilog."""
+"""Images, and files of rows, through every command: integers by every way are those of golden."""
 
 import json
+import re
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,92 +14,156 @@ from PIL import Image
 
 from golden import encoder, store
 from golden.embedding import embed
-from quant import ablation, calibrate, classify, evaluate, inspect, reader, report
+from quant import calibrate, classify, evaluate, inspect, report, which
 from quant import embed as embedding
 from quant.classify import Classifier
 from quant.export.__main__ import main as export
 from quant.foreign.checkpoint import load
 from quant.images import data
 from quant.model import float_model
-from quant.model.spec import MULTI_LABEL, REGRESSION
+from quant.model.spec import FILES, IMAGES
 from quant.quantize.encoder import Quantized, with_tokens
-from quant.quantize.options import Options
-from quant.quantize.trials import UNFINISHED, Trials
-from quant.texts.rows import TextError
+from quant.texts.data_file import TextError
 from rtl.compile import __main__ as compiler
 from rtl.compile.image import read_image
 from sim import regress, run, vectors
 from sim.cycles import __main__ as cycles
 from tests.quant.test_images import drawn, processed, saved
+from tests.quant.test_rows_given import NAMES, change, checkpoint, written
 
-NAMES = ("cat", "dog", "elk")
 COUNT = 12
+NONE_AT_HAND = "and none are at hand: name .npy files of rows"
 
 
-def images(seed: int, count: int = COUNT) -> np.ndarray:
-    return np.stack([drawn(seed + place, 9, 11, 3) for place in range(count)])
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random ViT of two layers, four patches and a class token."""
-    made = tmp_path_factory.mktemp("vit")
-    saved(
-        made, "vit", "ForImageClassification", image_size=8, num_labels=3,
-        id2label=dict(enumerate(NAMES)), label2id={name: i for i, name in enumerate(NAMES)},
-    )  # fmt: skip
-    processed(made, size={"height": 8, "width": 8})
-    return made
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("images") / "images.npz"
-    np.savez(file, images=images(0), labels=np.array([*NAMES] * (COUNT // 3)))
+def image(file: Path, seed: int) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(drawn(seed, 9, 11, 3)).save(file)
     return file
 
 
-@pytest.fixture(scope="module")
-def quantized(folder: Path, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("quantized") / "vit"
-    arguments = ["--model", str(folder), "--data", str(source), "--out", str(out)]
-    assert calibrate.main([*arguments, "--remedies", "centre,split"]) == 0
-    return out
+@dataclass
+class Made:
+    """A checkpoint, 12 inputs of three classes, and its integer model; one more of 5 tokens."""
+
+    inputs: str
+    folder: Path
+    source: Path
+    quantized: Path
+    file: Path
+
+    @property
+    def common(self) -> list[str]:
+        return ["--quantized", str(self.quantized)]
+
+    @property
+    def golden(self) -> list[int]:
+        """Of the file by itself, with a table that has its rows alone."""
+        classifier = Classifier.load(self.quantized, None, floats=False)
+        its, (tokens,) = classifier.placed([classifier.tokens(str(self.file))])
+        assert len(its.model.embedding.token) == 5
+        return encoder.run(its.model, tokens.ids, tokens.types).tolist()
 
 
-@pytest.fixture
-def picture(tmp_path: Path) -> Path:
-    file = tmp_path / "picture.png"
-    Image.fromarray(drawn(77, 30, 20, 3)).save(file)
-    return file
+@pytest.fixture(scope="module", params=[IMAGES, FILES])
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A random ViT of four patches and a class token, or an encoder of up to 9 rows."""
+    of_images, out = request.param == IMAGES, tmp_path_factory.mktemp("made")
+    folder, source = out / "checkpoint", out / "source"
+    if of_images:
+        saved(
+            folder, "vit", "ForImageClassification", image_size=8, num_labels=3,
+            id2label=dict(enumerate(NAMES)), label2id={n: i for i, n in enumerate(NAMES)},
+        )  # fmt: skip
+        processed(folder, size=8)
+    else:
+        checkpoint(folder)
+    suffix, table = ".png" if of_images else ".npy", ["file,label"]
+    for place in range(COUNT):
+        file = source / NAMES[place % 3] / f"{place:02}{suffix}"
+        _ = image(file, place) if of_images else written(file, 1 + place % 9, place)
+        table.append(f"source/{file.relative_to(source)},{place % 3}")
+    (source / NAMES[0] / f"other{'.npy' if of_images else '.png'}").write_bytes(b"")
+    (out / "table.csv").write_text("\n".join(table) + "\n")
+    one = out / f"one{suffix}"
+    _ = image(one, 99) if of_images else written(one, 5, 99)
+    options = ["--model", str(folder), "--data", str(source), "--remedies", "centre,split"]
+    assert calibrate.main([*options, "--out", str(out / "quantized")]) == 0
+    return Made(request.param, folder, source, out / "quantized", one)
 
 
-def golden_of(quantized: Path, *files: Path) -> list[list[int]]:
-    """Each by itself, with a table that has its rows alone."""
-    classifier = Classifier.load(quantized, None, floats=False)
-    found = []
-    for file in files:
-        its, (tokens,) = classifier.placed([classifier.tokens(str(file))])
-        found.append(encoder.run(its.model, tokens.ids, tokens.types).tolist())
-    return found
+def answers(arguments: list[str], out: Path) -> list[list[int]]:
+    assert classify.main([*arguments, "-o", str(out)]) == 0
+    found = map(json.loads, out.read_text().splitlines())
+    return [list(one["integer_logits"].values()) for one in found]
 
 
-def test_what_is_stored_has_no_rows_but_its_front_end(folder: Path, quantized: Path) -> None:
-    model, info = store.load(quantized)
+def test_what_is_stored_has_no_rows_but_its_reader(made: Made) -> None:
+    model, info = store.load(made.quantized)
     assert not model.embedding.token.any()
     assert not model.embedding.position.any()
-    assert (model.shape.vocabulary, model.shape.positions) == (5, 5)
-    assert (model.embedding.token_factor, model.embedding.position_factor) == (255, 1)
     assert info["spec"]["given"] is True
-    assert info["front"] == load(folder).front.facts
+    assert info["spec"]["rows"] is (made.inputs == FILES)
+    front = load(made.folder).front
+    assert info.get("front") == (front.facts if front else None)
     assert "tokenizer" not in info
+    assert which.is_made(made.quantized, made.folder)
 
 
-def test_rows_have_sixteen_bits_and_are_limited(quantized: Path, folder: Path) -> None:
-    """Half a step away at most; what no calibration image reached is cut off at 32,512."""
-    classifier = Classifier.load(quantized, folder)
+def test_a_file_is_classified(made: Made, tmp_path: Path) -> None:
+    """By itself, from a list of names, from a folder without classes."""
+    out = tmp_path / "one.json"
+    assert classify.main([str(made.file), *made.common, "--json", str(out)]) == 0
+    found, right = json.loads(out.read_text()), made.golden
+    assert list(found["golden"]["integer_logits"].values()) == right
+    floats = load(made.folder)
+    rows = Classifier.load(made.quantized, made.folder).tokens(str(made.file)).rows
+    table = floats.arrays | {"embedding.token": rows}
+    logits = float_model.run(floats.spec, table, np.arange(5, dtype=np.int32))
+    assert list(found["float"]["logits"].values()) == pytest.approx(logits.tolist(), abs=1e-5)
+    (tmp_path / "names.txt").write_text(f"{made.file}\n" * 3)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / made.file.name).write_bytes(made.file.read_bytes())
+    for place, count in (("names.txt", 3), ("folder", 1)):
+        batch = ["--batch", str(tmp_path / place), *made.common]
+        assert answers(batch, tmp_path / "lines.jsonl") == [right] * count
+
+
+def test_sources_give_the_same_answers(made: Made, tmp_path: Path) -> None:
+    """Names of folders, and indices of a column, are one label."""
+    found, figures = [], tmp_path / "found.json"
+    for source in (made.source, made.source.parent / "table.csv"):
+        assert evaluate.main([*made.common, "--data", str(source), "--json", str(figures)]) == 0
+        found.append(json.loads(figures.read_text()))
+    assert found[0]["labelled_texts"] == found[1]["labelled_texts"] == COUNT
+    for model in ("float", "golden"):
+        assert [sum(row) for row in found[0][model]["confusion"]] == [COUNT // 3] * 3
+        assert found[0][model]["confusion"] == found[1][model]["confusion"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "place", "message"),
+    [
+        (IMAGES, "notes.txt", "holds no file of .png"),
+        (IMAGES, "bird/1.png", "its name 'bird' is not one of no"),
+        (IMAGES, "", "no images at .*: give digits, a folder with a folder of images"),
+        (FILES, "1.png", "holds no file of .npy"),
+        (FILES, "bird/1.npy", "its name 'bird' is not one of no"),
+        (FILES, "", "no files at .*: give a folder with a folder of files"),
+    ],
+)
+def test_bad_sources_are_refused(inputs: str, place: str, message: str, tmp_path: Path) -> None:
+    if place:
+        (tmp_path / "data" / place).parent.mkdir(parents=True)
+        (tmp_path / "data" / place).write_bytes(b"")
+    with pytest.raises(TextError, match=message):
+        list(data.stream(tmp_path / "data", inputs=inputs, names=NAMES))
+
+
+def test_rows_have_sixteen_bits_and_are_limited(made: Made) -> None:
+    """Half a step away at most; what no input of calibration reached is cut off at 32,512."""
+    classifier = Classifier.load(made.quantized, made.folder)
     scale = classifier.info["tensors"]["embedding.token"]["scale"]
-    tokens = classifier.tokens(drawn(3, 8, 8, 3))
+    tokens = classifier.tokens(str(made.file))
     assert tokens.rows is not None
     for far in (1.0, 50.0):
         rows = (tokens.rows * far).astype(np.float32)
@@ -108,276 +174,114 @@ def test_rows_have_sixteen_bits_and_are_limited(quantized: Path, folder: Path) -
     assert (np.abs(right) == 32512).any()
 
 
-def test_images_together_are_images_alone(quantized: Path, folder: Path) -> None:
+def test_inputs_together_are_inputs_alone(made: Made) -> None:
     """A table for all of them, in any order, floats and integers."""
-    classifier = Classifier.load(quantized, folder)
-    encoded = [classifier.tokens(image) for image in images(40, 4)]
+    classifier = Classifier.load(made.quantized, made.folder)
+    files = sorted(made.source.rglob(f"*{made.file.suffix}"))[:4]
+    encoded = [classifier.tokens(str(file)) for file in files if file.stat().st_size]
     its, numbered = classifier.placed(encoded[::-1])
-    assert [one.ids.tolist() for one in numbered] == np.arange(20).reshape(4, 5).tolist()
+    ids = np.concatenate([one.ids for one in numbered])
+    assert ids.tolist() == list(range(len(its.model.embedding.token)))
     again, same = its.placed(numbered)
     assert again is its
     assert same == numbered
-    checkpoint = its.require_checkpoint()
+    floats = its.require_checkpoint()
     for tokens, one in zip(encoded[::-1], numbered, strict=True):
-        alone = classifier.classify(tokens)
-        assert encoder.run(its.model, one.ids).tolist() == alone.integer_logits.tolist()
-        floats = float_model.run(checkpoint.spec, checkpoint.arrays, one.ids)
-        assert np.array_equal(floats, alone.float_logits)
+        alone = classifier.run([tokens])
+        assert encoder.run(its.model, one.ids).tolist() == alone.integers[0].tolist()
+        together = float_model.run(floats.spec, floats.arrays, one.ids)
+        assert np.array_equal(together, alone.floats[0])
 
 
-def test_errors_of_other_images_are_tried_again(folder: Path, tmp_path: Path) -> None:
-    """What an interrupted calibration found of images with the same ids says nothing."""
-    checkpoint = load(folder)
-    its = reader.of_checkpoint(checkpoint)
-    first, second = ([its.encode(image, limit=9) for image in images(seed, 2)] for seed in (0, 50))
-    Trials(tmp_path / UNFINISHED, checkpoint, first, Options()).add((), 1.0)
-    assert Trials(tmp_path / UNFINISHED, checkpoint, first, Options()).errors == {(): 1.0}
-    assert Trials(tmp_path / UNFINISHED, checkpoint, second, Options()).errors == {}
+def test_other_commands_take_files(made: Made, tmp_path: Path, capsys: Any) -> None:
+    """Embeddings without the head, inspection, a report, the stream, vectors, cycles."""
+    out, npy = tmp_path / "embeds", tmp_path / "vectors.npy"
+    given = ["--data", str(made.source), "--model", str(made.folder)]
+    task = ["--task", "embedding", "--remedies", "none", "--out", str(out)]
+    assert calibrate.main([*given, *task]) == 0
+    assert embedding.main([str(made.source), "--quantized", str(out), "-o", str(npy)]) == 0
+    assert np.load(npy).shape == (COUNT, store.load(out)[1]["spec"]["hidden"])
+    assert inspect.main([str(made.folder), *given[:2]]) == 0
+    shown = ("files of rows, .npy with float32 [L, 12]", "[CLS] and 2 x 2 patches of 4 x 4")
+    assert shown[made.inputs == IMAGES] in capsys.readouterr().out
+    page = ["--out", str(tmp_path / "page.html")]
+    assert report.main([*given, *made.common, *page]) == 0
+    stream = [*made.common, "--lanes", "4", "--image", str(tmp_path / "model.img")]
+    for text in ([], ["--text", str(made.file)]):
+        assert compiler.main([*stream, *text]) == 0
+        full = read_image((tmp_path / "model.img").read_bytes())
+        assert any(full.rows[4 * full.row_bytes : 5 * full.row_bytes]) == bool(text)
+        assert not any(full.rows[5 * full.row_bytes :])
+    cut = [*made.common, "--text", str(made.file), "--unit", "layernorm"]
+    assert vectors.main([*cut, "--out", str(tmp_path / "cut")]) == 0
+    assert cycles.main([*made.common, "--batch", "20", "--data", str(made.source)]) == 0
 
 
-def _folder(out: Path) -> None:
-    for place, image in enumerate(images(0)):
-        inside = out / NAMES[place % 3]
-        inside.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(image).save(inside / f"{place:02}.png")
+def test_rows_become_a_class_each(made: Made, tmp_path: Path) -> None:
+    """Without pooling."""
+    if made.inputs == IMAGES:
+        return
+    model, out, figures = checkpoint(tmp_path / "model"), tmp_path / "out", tmp_path / "one.json"
+    change(model, pooling="none")
+    options = ["--model", str(model), "--data", str(made.source), "--remedies", "none"]
+    assert calibrate.main([*options, "--out", str(out)]) == 0
+    assert classify.main([str(made.file), "--quantized", str(out), "--json", str(figures)]) == 0
+    found = json.loads(figures.read_text())["golden"]
+    assert found["words"] == [*"01234"]
+    assert np.shape(found["integer_logits"]) == (5, len(NAMES))
 
 
-def _table(out: Path, suffix: str) -> None:
-    out.mkdir()
-    lines = ["file,label" if suffix == ".csv" else ""]
-    for place, image in enumerate(images(0)):
-        Image.fromarray(image).save(out / f"{place:02}.png")
-        row = {"file": f"{place:02}.png", "label": NAMES[place % 3]}
-        lines.append(",".join(row.values()) if suffix == ".csv" else json.dumps(row))
-    (out / f"all{suffix}").write_text("\n".join(filter(None, lines)) + "\n")
-
-
-def _arrays(out: Path) -> None:
-    out.mkdir()
-    np.savez(out / "all.npz", images=images(0), labels=np.arange(COUNT) % 3)
-
-
-KINDS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "folder": (_folder, ""),
-    ".csv": (lambda out: _table(out, ".csv"), "all.csv"),
-    ".jsonl": (lambda out: _table(out, ".jsonl"), "all.jsonl"),
-    ".npz": (_arrays, "all.npz"),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_sources_of_images_give_the_same_answers(
-    kind: str, quantized: Path, folder: Path, source: Path, tmp_path: Path
-) -> None:
-    """Names of folders, of a column, and indices are one label; the order of files counts."""
-    make, name = KINDS[kind]
-    make(tmp_path / "data")
-    figures, right = tmp_path / "found.json", tmp_path / "right.json"
-    common = ["--quantized", str(quantized), "--model", str(folder)]
-    for data_, out in ((tmp_path / "data" / name, figures), (source, right)):
-        assert evaluate.main([*common, "--data", str(data_), "--json", str(out)]) == 0
-    found, expected = (json.loads(file.read_text()) for file in (figures, right))
-    assert found["labelled_texts"] == expected["labelled_texts"] == COUNT
-    for model in ("float", "golden"):
-        assert found[model]["confusion"] == expected[model]["confusion"]
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda out: out.mkdir(), "holds no image"),
-        (lambda out: (out / "bird").mkdir(parents=True), "its name is 'bird', not one of cat"),
-        (lambda out: out.with_suffix(".npz"), "no images at"),
-    ],
-)
-def test_bad_sources_are_refused(make: Callable[[Path], Any], message: str, tmp_path: Path) -> None:
-    out = tmp_path / "data"
-    make(out)
-    with pytest.raises(TextError, match=message):
-        list(data.stream(out, names=NAMES))
-
-
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"labels": [0]}, "has no array `images`"),
-        ({"images": np.zeros((2, 3, 3), np.float32)}, "`images` is float32"),
-        ({"images": np.zeros((0, 3, 3), np.uint8)}, "n 1 or more"),
-        ({"images": np.zeros((2, 3, 3), np.uint8), "labels": [1]}, "not one each for the 2 images"),
-        ({"images": np.zeros((1, 3, 3), np.uint8), "labels": ["cow"]}, "label 0 is 'cow', not"),
-        ({"images": np.zeros((1, 3, 3), np.uint8), "labels": [3]}, "label 0 is 3"),
-    ],
-)
-def test_bad_arrays_are_refused(arrays: dict[str, Any], message: str, tmp_path: Path) -> None:
-    file = tmp_path / "images.npz"
-    np.savez(file, **arrays)
-    with pytest.raises(TextError, match=message):
-        list(data.stream(file, names=NAMES))
-
-
-@pytest.mark.parametrize("task", [MULTI_LABEL, REGRESSION])
-def test_outputs_that_are_no_class_have_a_number_each(task: str, tmp_path: Path) -> None:
-    file, right = tmp_path / "images.npz", np.random.default_rng(0).integers(0, 2, (COUNT, 3))
-    np.savez(file, images=images(0), labels=right)
-    found = list(data.stream(file, names=NAMES, task=task))
-    assert [one.targets for one in found] == [tuple(map(float, row)) for row in right]
-    assert [one.targets for one in data.stream(file, names=(), task=task)] == [None] * COUNT
-    for bad, message in ((right[:, :2], "the model has 3 outputs"), (right * 2, "other numbers")):
-        np.savez(file, images=images(0), labels=bad)
-        if task == MULTI_LABEL or bad.shape[1] == 2:
-            with pytest.raises(TextError, match=message):
-                list(data.stream(file, names=NAMES, task=task))
-
-
-def test_a_picture_is_classified(
-    quantized: Path, picture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, lines = tmp_path / "one.json", tmp_path / "lines.jsonl"
-    option = ["--quantized", str(quantized)]
-    assert classify.main([str(picture), *option, "--json", str(out)]) == 0
-    (right,) = golden_of(quantized, picture)
-    answer = json.loads(out.read_text())
-    assert list(answer["golden"]["integer_logits"].values()) == right
-    assert answer["golden"]["class"] == NAMES[int(np.argmax(right))]
-    assert answer["tokens"] == 5
-    (tmp_path / "names.txt").write_text("picture.png\n" * 3)
-    assert classify.main(["--batch", str(tmp_path / "names.txt"), "-o", str(lines), *option]) == 0
-    found = [json.loads(line) for line in lines.read_text().splitlines()]
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "one.png").write_bytes(picture.read_bytes())
-    assert classify.main(["--batch", str(tmp_path / "folder"), *option]) == 0
-    (line,) = capsys.readouterr().out.splitlines()[-1:]
-    assert list(json.loads(line)["integer_logits"].values()) == right
-    assert [list(one["integer_logits"].values()) for one in found] == [right] * 3
-    assert found[0]["text"] == str(picture)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["{picture}", "--pair", "x"], "a model of images reads one image"),
-        (["{picture}", "--tokens", "4"], "an image has 5 tokens, of which none can be cut"),
-        (["missing.png"], "cannot read missing.png"),
-        (["{folder}"], "is a folder: give an image in it"),
-        ([" "], "the path of the image is empty"),
-    ],
-)
-def test_what_no_image_model_takes_is_refused(
-    arguments: Sequence[str], message: str, quantized: Path, picture: Path, folder: Path, capsys
-) -> None:
-    given_ = [one.format(picture=picture, folder=folder) for one in arguments]
-    assert classify.main([*given_, "--quantized", str(quantized)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
-
-
-def test_a_model_is_inspected_reported_and_ablated(
-    quantized: Path, folder: Path, source: Path, picture: Path, tmp_path: Path, capsys
-) -> None:
-    out, page = tmp_path / "found.json", tmp_path / "report.html"
-    assert inspect.main([str(folder), "--data", str(source), "--json", str(out)]) == 0
-    said = capsys.readouterr().out
-    assert "5 tokens an image, whose rows the host computes" in said
-    assert "images of 8 x 8 RGB pixels: [CLS] and 2 x 2 patches of 4 x 4" in said
-    assert json.loads(out.read_text())["front"]["patch"] == [4, 4]
-    common = ["--model", str(folder), "--data", str(source)]
-    arguments = ["--quantized", str(quantized), "--sentence", str(picture), "--out", str(page)]
-    assert report.main([*common, *arguments]) == 0
-    assert "1,1" in page.read_text()
-    arguments = ["--calibration", str(source), "--part", "remedies"]
-    assert ablation.main([*common, *arguments, "--json", str(out)]) == 0
-    assert json.loads(out.read_text())["texts"] == COUNT
-
-
-def test_an_encoder_embeds_images(source: Path, tmp_path: Path, capsys) -> None:
-    model, out = tmp_path / "encoder", tmp_path / "quantized"
-    saved(model, "clip_vision_model", "VisionModel", image_size=8)
-    processed(
-        model, "CLIPImageProcessor", size={"shortest_edge": 8}, crop_size={"height": 8, "width": 8}
-    )
-    arguments = ["--model", str(model), "--data", str(source), "--out", str(out)]
-    assert calibrate.main([*arguments, "--remedies", "none"]) == 0
-    said = capsys.readouterr()
-    assert f"calibrating on {COUNT} images, " in said.err
-    assert f"on {COUNT} images; the worst tensor" in said.out
-    figures = tmp_path / "figures.json"
-    npy = tmp_path / "vectors.npy"
-    arguments = [str(source), "--quantized", str(out), "-o", str(npy), "--json", str(figures)]
-    assert embedding.main(arguments) == 0
-    assert np.load(npy).shape == (COUNT, 24)
-    assert json.loads(figures.read_text())["mean_cosine"] > 0.99
-    assert f"{COUNT} images, " in capsys.readouterr().out
-
-
-def test_the_export_computes_golden_s_logits(
-    quantized: Path, picture: Path, tmp_path: Path
-) -> None:
-    classifier = Classifier.load(quantized, None, floats=False)
-    its, texts = classifier.placed([classifier.tokens(x) for x in (str(picture), *images(60, 3))])
-    rows = [embed(one.ids, one.types, its.model.embedding) for one in texts]
-    right = [encoder.run(its.model, one.ids).tolist() for one in texts]
-    out = tmp_path / "c"
-    assert export(["c", "--quantized", str(quantized), "-o", str(out)]) == 0
-    program = tmp_path / "infer"
+def test_the_export_computes_golden_s_logits(made: Made, tmp_path: Path) -> None:
+    if made.inputs == FILES:  # whose C takes files of one length alone
+        return
+    classifier = Classifier.load(made.quantized, None, floats=False)
+    its, (one,) = classifier.placed([classifier.tokens(str(made.file))])
+    rows = embed(one.ids, one.types, its.model.embedding)
+    out, program = tmp_path / "c", tmp_path / "infer"
+    assert export(["c", *made.common, "-o", str(out)]) == 0
     flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
     subprocess.run(["cc", *flags, "-o", program, *out.glob("*.c")], check=True)
-
-    def ran(numbers: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([program], input=numbers, capture_output=True, text=True)
-
-    text = " ".join(str(number) for one in rows for number in one.reshape(-1))
-    assert ran(text).stdout.splitlines() == [" ".join(map(str, one)) for one in right]
-    for bad, message in (("1 2", "number 3 is missing"), ("1 40000", "number 2 is none from")):
-        ended = ran(bad)
-        assert ended.returncode == 1
-        assert message in ended.stderr
+    text, right = " ".join(map(str, rows.reshape(-1))), " ".join(map(str, made.golden))
+    for numbers, message in ((text, right), ("1 2", "number 3 is"), ("1 40000", "number 2 is")):
+        ended = subprocess.run([program], input=numbers, capture_output=True, text=True)
+        assert ended.returncode == (message != right)
+        assert message in ended.stdout + ended.stderr
 
 
-def test_a_stream_has_the_rows_of_its_image(
-    quantized: Path, picture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "model.img"
-    common = ["--quantized", str(quantized), "--lanes", "4", "--image", str(out)]
-    assert compiler.main(common) == 0
-    assert "note: rows come with each image" in capsys.readouterr().err
-    empty = read_image(out.read_bytes())
-    assert not any(empty.rows)
-    assert compiler.main([*common, "--text", str(picture)]) == 0
-    said = capsys.readouterr()
-    assert "tokens: 5; a packet" in said.out
-    assert "note" not in said.err
-    full = read_image(out.read_bytes())
-    assert (len(full.rows), full.row_bytes) == (len(empty.rows), empty.row_bytes)
-    assert any(full.rows[: 5 * full.row_bytes])
-    assert not any(full.rows[5 * full.row_bytes :])
-    vectors_ = tmp_path / "vectors"
-    arguments = ["--quantized", str(quantized), "--text", str(picture), "--out", str(vectors_)]
-    assert vectors.main([*arguments, "--unit", "layernorm"]) == 0
-    (tmp_path / "ids").write_text("0 1 2\n")
-    assert vectors.main([*arguments[:2], "--ids", str(tmp_path / "ids")]) == 2
-    assert "whose ids are the numbers of their rows" in capsys.readouterr().err
-    assert cycles.main(["--quantized", str(quantized), "--lanes", "4", "--tokens", "5"]) == 0
+def test_what_is_not_taken_is_refused(made: Made, tmp_path: Path, capsys: Any) -> None:
+    def refused(main: Callable[[list[str]], int], arguments: list[str], message: str) -> None:
+        assert main(arguments) == 2
+        assert re.search(message, capsys.readouterr().err.splitlines()[-1])
+
+    file, common = str(made.file), made.common
+    refused(classify.main, [file, "--pair", "x", *common], "reads one .*: give no pair")
+    refused(classify.main, [" ", *common], "the path of the .* is empty")
+    refused(classify.main, [file, "--tokens", "4", *common], "limit is 4: give --tokens 5")
+    refused(classify.main, ["missing", *common], "missing does not exist")
+    (tmp_path / "ids").write_text("0 1\n")
+    refused(vectors.main, [*common, "--ids", str(tmp_path / "ids")], "whose ids are the numbers")
+    if made.inputs == IMAGES:  # which the digits are at hand for
+        return
+    model = ["--model", str(made.folder)]
+    refused(classify.main, [file, *model], NONE_AT_HAND)
+    refused(inspect.main, model[1:], NONE_AT_HAND)
+    for main in (calibrate.main, evaluate.main, embedding.main):
+        refused(main, model, NONE_AT_HAND)
+    for main in (evaluate.main, run.main, regress.main, vectors.main, embedding.main):
+        refused(main, common, NONE_AT_HAND)
+    refused(cycles.main, [*common, "--batch", "20"], NONE_AT_HAND)
 
 
 @pytest.mark.slow
-def test_the_simulated_verilog_classifies_images(
-    quantized: Path, folder: Path, source: Path, picture: Path, tmp_path: Path, capsys
-) -> None:
+def test_the_simulated_verilog_takes_files(made: Made, tmp_path: Path, capsys: Any) -> None:
     page, figures = tmp_path / "page.html", tmp_path / "run.json"
-    common = ["--quantized", str(quantized), "--lanes", "4"]
-    arguments = [*common, "--text", str(picture), "--html", str(page), "--json", str(figures)]
-    assert run.main(arguments) == 0
-    said = capsys.readouterr().out
-    assert "Every bit equal to the golden model" in said
-    assert " images a second." in said
-    (right,) = golden_of(quantized, picture)
+    common = [*made.common, "--lanes", "4", "--json", str(figures)]
+    assert run.main([*common, "--text", str(made.file), "--html", str(page)]) == 0
+    assert "Every bit equal to the golden model" in capsys.readouterr().out
     verdicts = {one["model"]: one for one in json.loads(figures.read_text())["verdicts"]}
-    assert list(verdicts["RTL"]["logits"].values()) == right
-    drawn_page = page.read_text()
-    assert drawn_page.count('class="seen"') == 1 + 6  # the image, and a head each
-    assert "One image through simulated Verilog" in drawn_page
-    arguments = [*common, "--data", str(source), "--texts", "6", "--json", str(figures)]
-    assert regress.main(arguments) == 0
+    assert list(verdicts["RTL"]["logits"].values()) == made.golden
+    seen = page.read_text().count('class="seen"')
+    assert seen == (1 + 6 if made.inputs == IMAGES else 0)  # the image, and a head each
+    assert regress.main([*common, "--data", str(made.source), "--texts", "6"]) == 0
     found = json.loads(figures.read_text())
     assert (found["texts"], found["mismatches"], found["problems"]) == (6, 0, [])
-    assert "images compared" in capsys.readouterr().out

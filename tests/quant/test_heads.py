@@ -2,30 +2,25 @@
 
 import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
 from golden import encoder, store
-from quant import calibrate, classify, evaluate, inspect, report
+from quant import calibrate, classify, evaluate, report
 from quant.calibrate import Calibrator
-from quant.export import __main__ as export
-from quant.foreign.checkpoint import DEFAULT_MODEL, load
+from quant.foreign.checkpoint import load
 from quant.foreign.tokenizer import TextTokenizer, Tokens
-from quant.measure.answers import answer, sigmoid
+from quant.measure.tasks import answer, sigmoid
 from quant.measure.verdict import judge
 from quant.model import float_model
 from quant.model.spec import MULTI_LABEL, REGRESSION, CheckpointError
 from quant.quantize.encoder import Quantized
 from quant.quantize.options import Options
-from quant.texts.corpora import imdb
 from tests.quant import tiny
-from tests.quant.test_float_model import CLASSES, hugging_face, save_random
 
 ROWS: list[tuple[str, list[str]]] = [
     ("good film", ["good"]),
@@ -76,41 +71,6 @@ def test_what_the_outputs_mean(config: dict, labels: int, task: str, tmp_path: P
 def test_refusals(config: dict, labels: int, message: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=re.escape(message)):
         load(tiny.write(tmp_path, config, tiny.tensors(labels=labels)))
-
-
-@pytest.mark.parametrize("family", sorted(CLASSES))
-@pytest.mark.parametrize(
-    ("problem", "labels"),
-    [("multi_label_classification", 4), ("regression", 2), (None, 1)],
-)
-def test_every_family_equals_hugging_face(
-    family: str, problem: str | None, labels: int, tmp_path: Path
-) -> None:
-    save_random(tmp_path, family, CLASSES[family], "gelu", num_labels=labels, problem_type=problem)
-    checkpoint = load(tmp_path)
-    assert checkpoint.spec.task == ("multi-label" if labels == 4 else "regression")
-    ids = np.random.default_rng(2).integers(2, 40, 22).astype(np.int32)
-    ours = float_model.run(checkpoint.spec, checkpoint.arrays, ids)
-    np.testing.assert_allclose(ours, hugging_face(tmp_path, ids.tolist()), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize(("config", "labels"), [(MULTI, 2), (ONE, 1)])
-def test_real_reviews_equal_hugging_face(config: dict, labels: int, tmp_path: Path) -> None:
-    """The shipped encoder under such a head, transformers' own answer beside ours."""
-    folder = shutil.copytree(DEFAULT_MODEL, tmp_path / "model")
-    values = json.loads((folder / "config.json").read_text()) | config
-    values.pop("label2id", None)
-    (folder / "config.json").write_text(json.dumps(values))
-    tensors = load_file(folder / "model.safetensors")
-    for name in ("classifier.weight", "classifier.bias"):
-        tensors[name] = tensors[name][:labels].copy()
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    checkpoint, tokenizer = load(folder), TextTokenizer(folder)
-    for review in imdb("test")[:4]:
-        tokens = tokenizer.encode(review.text, limit=256)
-        ours = float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types)
-        theirs = hugging_face(folder, tokens.ids.tolist(), tokens.types.tolist())
-        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4)
 
 
 def made(folder: Path, config: dict[str, Any], labels: int) -> tuple[list[str], Path, Path]:
@@ -199,33 +159,6 @@ def test_numbers_in_every_command(config: dict, labels: int, tmp_path: Path, cap
         assert counts["means"][name] == pytest.approx(np.mean([row[i] for row in found]))
         mse = values["golden"][name]["mse"]
         assert counts["mean_squared_errors"][name] == pytest.approx(mse)
-
-
-@pytest.mark.parametrize(
-    ("config", "labels", "shown", "comment"),
-    [
-        (MULTI, 3, "labels, several at once: bad, good, mixed", "holds, none of them or several"),
-        (SEVERAL, 3, "numbers: bad, good, mixed", "The outputs are numbers, not the logits"),
-        (
-            SCORE,
-            1,
-            "none, then a sigmoid on the host; numbers: stars",
-            "1 / (1 + exp(-x)) of a num",
-        ),
-    ],
-)
-def test_inspect_and_export_say_it(
-    config: dict, labels: int, shown: str, comment: str, tmp_path: Path, capsys
-) -> None:
-    options, _, _ = made(tmp_path, config, labels)
-    capsys.readouterr()
-    assert inspect.main([options[1], "--texts", "0"]) == 0
-    assert shown in capsys.readouterr().out
-    assert export.main(["c", *options[4:], "-o", str(tmp_path / "c")]) == 0
-    header = (tmp_path / "c" / "bert_shape.h").read_text()
-    assert comment in header
-    steps = ", ".join(["[0-9.e-]+"] * labels)
-    assert re.search(rf"(about|is about) {steps} times the integers?\.", header)
 
 
 @pytest.mark.parametrize("config", [MULTI, SEVERAL])

@@ -1,7 +1,6 @@
 """Files of rows that a user's own front end made, as models/export_sound.py has it for sound."""
 
 import json
-import re
 import runpy
 from collections.abc import Callable
 from pathlib import Path
@@ -11,27 +10,16 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from golden import encoder, store
-from quant import ablation, calibrate, classify, evaluate, inspect, report
-from quant import embed as embedding
-from quant.classify import Classifier
 from quant.foreign import config as options
 from quant.foreign.checkpoint import load
-from quant.images import data
+from quant.images.files import read_rows
 from quant.model import float_model
-from quant.model.spec import EMBEDDING, FILES, CheckpointError, EncoderSpec
-from quant.texts.rows import TextError
-from rtl.compile import __main__ as compiler
-from rtl.compile.image import read_image
-from sim import regress, run, vectors
-from sim.cycles import __main__ as cycles
-from tb.generate import __main__ as benches
+from quant.model.spec import EMBEDDING, CheckpointError, InputError
 from tests.quant import tiny
 
 ROOT = Path(__file__).resolve().parents[2]
 HIDDEN, MOST = 12, 9
 NAMES = ("no", "stop", "yes")
-COUNT = 12
 
 
 def lively(model: Any) -> Any:
@@ -162,149 +150,8 @@ def written(file: Path, rows: int, seed: int) -> Path:
     return file
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of classes, whose files have 1 to 9 rows, and pictures beside them."""
-    folder = tmp_path_factory.mktemp("rows")
-    for place in range(COUNT):
-        written(folder / NAMES[place % 3] / f"{place:02}.npy", 1 + place % MOST, place)
-    (folder / NAMES[0] / "spectrum.png").write_bytes(b"")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return checkpoint(tmp_path_factory.mktemp("checkpoint"))
-
-
-@pytest.fixture(scope="module")
-def quantized(folder: Path, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("quantized") / "rows"
-    arguments = ["--model", str(folder), "--data", str(source), "--out", str(out)]
-    assert calibrate.main([*arguments, "--remedies", "none"]) == 0
-    return out
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return written(tmp_path / "one.npy", 5, 99)
-
-
-def golden_of(quantized: Path, file: Path) -> list[int]:
-    classifier = Classifier.load(quantized, None, floats=False)
-    its, (tokens,) = classifier.placed([classifier.tokens(str(file))])
-    assert len(its.model.embedding.token) == len(np.load(file))
-    return encoder.run(its.model, tokens.ids, tokens.types).tolist()
-
-
-def test_a_file_is_classified(
-    quantized: Path, folder: Path, file: Path, source: Path, tmp_path: Path, capsys
-) -> None:
-    """The reader is part of the spec; answers by every way are those of golden."""
-    model, info = store.load(quantized)
-    assert (info["spec"]["given"], info["spec"]["rows"]) == (True, True)
-    assert not model.embedding.token.any()
-    assert not {"tokenizer", "front"} & set(info)
-    assert calibrate.ensure(folder, quantized) == quantized
-    out, lines = tmp_path / "one.json", tmp_path / "lines.jsonl"
-    common = ["--quantized", str(quantized)]
-    assert classify.main([str(file), *common, "--json", str(out)]) == 0
-    found = json.loads(out.read_text())
-    right = golden_of(quantized, file)
-    assert list(found["golden"]["integer_logits"].values()) == right
-    floats = load(folder)
-    table = floats.arrays | {"embedding.token": np.load(file)}
-    logits = float_model.run(floats.spec, table, np.arange(5, dtype=np.int32))
-    assert list(found["float"]["logits"].values()) == pytest.approx(logits.tolist(), abs=1e-5)
-    (tmp_path / "table.csv").write_text("file,label\none.npy,yes\none.npy,no\n")
-    batch = ["--batch", str(tmp_path / "table.csv"), "-o", str(lines)]
-    assert classify.main([*batch, *common]) == 0
-    answers = [json.loads(line) for line in lines.read_text().splitlines()]
-    assert [list(one["integer_logits"].values()) for one in answers] == [right] * 2
-    figures = tmp_path / "figures.json"
-    assert evaluate.main([*common, "--data", str(source), "--json", str(figures)]) == 0
-    values = json.loads(figures.read_text())
-    assert (values["texts"], values["labelled_texts"]) == (COUNT, COUNT)
-    assert f"{COUNT} files, " in capsys.readouterr().out
-
-
-def test_other_commands_take_files(
-    quantized: Path, folder: Path, file: Path, source: Path, tmp_path: Path, capsys
-) -> None:
-    """Inspection, the stream and vectors."""
-    common = ["--quantized", str(quantized)]
-    assert inspect.main([str(folder), "--data", str(source)]) == 0
-    said = capsys.readouterr().out
-    assert f"up to {MOST} tokens, whose rows come in files" in said
-    assert f"files of rows, .npy with float32 [L, {HIDDEN}]" in said
-    assert f"parameters: embedding {2 * HIDDEN}, layer " in said
-    image = tmp_path / "model.img"
-    stream = [*common, "--lanes", "4", "--image", str(image)]
-    assert compiler.main(stream) == 0
-    assert "note: rows come with each file" in capsys.readouterr().err
-    assert not any(read_image(image.read_bytes()).rows)
-    assert compiler.main([*stream, "--text", str(file)]) == 0
-    full = read_image(image.read_bytes())
-    assert any(full.rows[4 * full.row_bytes : 5 * full.row_bytes])
-    assert not any(full.rows[5 * full.row_bytes :])
-    cut = [*common, "--text", str(file), "--unit", "layernorm", "--out", str(tmp_path / "cut")]
-    assert vectors.main(cut) == 0
-
-
-def test_a_report_draws_the_first_rows_of_a_file(
-    quantized: Path, folder: Path, file: Path, source: Path, tmp_path: Path, monkeypatch
-) -> None:
-    page = tmp_path / "page.html"
-    given = ["--data", str(source), "--sentence", str(file)]
-    common = ["--model", str(folder), "--quantized", str(quantized), "--out", str(page)]
-    monkeypatch.setattr(report, "TOKENS_DRAWN", 3)
-    assert report.main([*common, *given]) == 0
-    assert "of 5 tokens the first 3" in page.read_text()
-
-
-@pytest.mark.slow
-def test_slower_commands_take_files(
-    quantized: Path, folder: Path, file: Path, source: Path, tmp_path: Path
-) -> None:
-    """Ablation, a bench without Python, and cycles of batches."""
-    common = ["--quantized", str(quantized)]
-    observed = ["--calibration", str(source), "--part", "remedies"]
-    assert ablation.main(["--model", str(folder), "--data", str(source), *observed]) == 0
-    made = ["-o", str(tmp_path / "bench"), "--text", str(file), "--lanes", "4"]
-    assert benches.main(["accelerator", *common, *made]) == 0
-    lengths = ["--lanes", "4", "--tokens", str(MOST), "--batch", "20", "--data", str(source)]
-    assert cycles.main([*common, *lengths]) == 0
-
-
-def test_rows_become_embeddings_and_a_class_each(
-    source: Path, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Without the classifier the mean of a file; without pooling a class for every row."""
-    model = checkpoint(tmp_path / "model")
-    out, npy = tmp_path / "embeds", tmp_path / "vectors.npy"
-    given = ["--model", str(model), "--data", str(source), "--remedies", "none"]
-    assert calibrate.main([*given, "--task", "embedding", "--out", str(out)]) == 0
-    assert embedding.main([str(source), "--quantized", str(out), "-o", str(npy)]) == 0
-    assert np.load(npy).shape == (COUNT, HIDDEN)
-    assert f"{COUNT} files, " in capsys.readouterr().out
-    assert inspect.main([str(model), "--task", "embedding", "--texts", "0"]) == 0
-    assert f"\nembedding of {HIDDEN}: the mean of the tokens\n" in capsys.readouterr().out
-    change(model, pooling="none")
-    out, figures = tmp_path / "every", tmp_path / "every.json"
-    assert calibrate.main([*given, "--out", str(out)]) == 0
-    assert classify.main([str(file), "--quantized", str(out), "--json", str(figures)]) == 0
-    found = json.loads(figures.read_text())["golden"]
-    assert found["words"] == [*"01234"]
-    assert np.shape(found["integer_logits"]) == (5, len(NAMES))
-    (tmp_path / "table.csv").write_text("file,tags\none.npy,yes no yes no yes\n")
-    options_ = ["--quantized", str(out), "--json", str(figures)]
-    assert evaluate.main(["--data", str(tmp_path / "table.csv"), *options_]) == 0
-    with pytest.raises(CheckpointError, match=r"pooling is 'none' and task 'embedding'"):
-        load(model, EMBEDDING)
-
-
-def saved(out: Path, value: Any, pickled: bool = False) -> None:
-    np.save(out, value, allow_pickle=pickled)
+def saved(out: Path, *shape: int, dtype: Any = float, value: Any = 0) -> None:
+    np.save(out, np.full(shape, value, dtype))
 
 
 def archived(out: Path) -> None:
@@ -313,90 +160,41 @@ def archived(out: Path) -> None:
 
 
 BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "width": (lambda out: saved(out, np.zeros((3, 11))), r"float64 \[3, 11\]: it must be a .npy"),
-    "vector": (lambda out: saved(out, np.zeros(HIDDEN)), r"is an array of float64 \[12\]: it must"),
-    "3-D": (lambda out: saved(out, np.zeros((1, 3, HIDDEN))), r"float64 \[1, 3, 12\]: it must"),
-    "integers": (lambda out: saved(out, np.zeros((3, HIDDEN), int)), r"int64 \[3, 12\]: it must"),
-    "complex": (lambda out: saved(out, np.zeros((3, HIDDEN), complex)), r"complex128 \[3, 12\]"),
-    "no row": (lambda out: saved(out, np.zeros((0, HIDDEN))), r"\[0, 12\]: .* L from 1 to 9$"),
-    "long": (lambda out: saved(out, np.zeros((10, HIDDEN))), r"\[10, 12\]: .* L from 1 to 9$"),
-    "nan": (lambda out: saved(out, np.full((1, HIDDEN), np.nan)), "has 12 values that are not fin"),
-    "large": (lambda out: saved(out, np.full((1, HIDDEN), 1e39)), "has 12 values that are not fin"),
-    "pickle": (
-        lambda out: saved(out, np.array([[{}] * HIDDEN]), True),
-        r"is damaged or cut off \(Object arrays cannot be loaded .*: it must be a .npy file of",
-    ),
-    "text": (lambda out: out.write_text("1 2 3"), "is no .npy file: it must be a .npy file of"),
-    "npz": (archived, "is no .npy file: it must be"),
-    "cut": (lambda out: out.write_bytes(b"\x93NUMPY\x01\x00"), "is damaged or cut off"),
-    "empty": (lambda out: out.write_bytes(b""), "is empty: it must be a .npy file of finite"),
-    "folder": (lambda out: out.mkdir(), "is a folder: give a .npy file in it"),
-    "missing": (lambda out: None, "cannot read .*bad.npy: No such file"),
+    "width": (lambda out: saved(out, 3, 11), r"float64 \[3, 11\]: it must be a .npy"),
+    "vector": (lambda out: saved(out, HIDDEN), r"is an array of float64 \[12\]: it must"),
+    "3-D": (lambda out: saved(out, 1, 3, HIDDEN), r"float64 \[1, 3, 12\]: it must"),
+    "integers": (lambda out: saved(out, 3, HIDDEN, dtype=int), r"int64 \[3, 12\]: it must"),
+    "complex": (lambda out: saved(out, 3, HIDDEN, dtype=complex), r"complex128 \[3, 12\]"),
+    "no row": (lambda out: saved(out, 0, HIDDEN), r"\[0, 12\]: .* L from 1 to 9$"),
+    "long": (lambda out: saved(out, 10, HIDDEN), r"\[10, 12\]: .* L from 1 to 9$"),
+    "nan": (lambda out: saved(out, 1, HIDDEN, value=np.nan), "has 12 values that are not fin"),
+    "large": (lambda out: saved(out, 1, HIDDEN, value=1e39), "has 12 values that are not fin"),
+    "pickle": (lambda out: saved(out, 1, HIDDEN, dtype=object), "Object arrays cannot"),
+    "text": (lambda out: out.write_text("1 2 3"), "cannot be read .*: it must be a .npy file of"),
+    "npz": (archived, "cannot be read .*: it must be"),
+    "cut": (lambda out: out.write_bytes(b"\x93NUMPY\x01\x00"), "cannot be read .*: it must be"),
+    "empty": (lambda out: out.write_bytes(b""), "cannot be read .*: it must be a .npy file of"),
+    "folder": (lambda out: out.mkdir(), "is no file: it must be a .npy file"),
+    "missing": (lambda out: None, "does not exist: it must be a .npy file"),
 }
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_bad_files_are_refused(kind: str, quantized: Path, tmp_path: Path, capsys) -> None:
+def test_bad_files_are_refused(kind: str, tmp_path: Path) -> None:
     make, message = BAD[kind]
-    out = tmp_path / "bad.npy"
-    make(out)
-    assert classify.main([str(out), "--quantized", str(quantized)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert re.search(message, line), line
-    assert "bad.npy" in line
+    make(tmp_path / "bad.npy")
+    with pytest.raises(InputError, match=message) as error:
+        read_rows(tmp_path / "bad.npy", HIDDEN, MOST)
+    assert str(error.value).startswith(str(tmp_path / "bad.npy"))
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float64, ">f4"])
-def test_other_floats_are_the_same_rows(kind: Any, quantized: Path, tmp_path: Path) -> None:
-    rows = np.arange(3 * HIDDEN).reshape(3, HIDDEN) / 16
-    for name, dtype in (("one", np.float32), ("two", kind)):
-        np.save(tmp_path / name, rows.astype(dtype))
-    first, second = (golden_of(quantized, tmp_path / f"{name}.npy") for name in ("one", "two"))
-    assert first == second
-
-
-NONE_AT_HAND = "and none are at hand: name .npy files of rows"
-
-
-def test_what_takes_no_rows_says_so(
-    quantized: Path, folder: Path, file: Path, tmp_path: Path, capsys
-) -> None:
-    common = ["--quantized", str(quantized)]
-
-    def refused(main: Callable[[list[str]], int], arguments: list[str], message: str) -> None:
-        assert main(arguments) == 2
-        assert re.search(message, capsys.readouterr().err.splitlines()[-1])
-
-    refused(classify.main, [str(file), "--pair", "x", *common], "reads one file: give no pair")
-    refused(classify.main, [" ", *common], "the path of the rows is empty")
-    refused(classify.main, [str(file), "--tokens", "4", *common], "limit is 4: give --tokens 5")
-    refused(classify.main, [str(file), "--model", str(folder)], NONE_AT_HAND)
-    for main in (calibrate.main, evaluate.main, ablation.main):
-        refused(main, ["--model", str(folder)], NONE_AT_HAND)
-    for main in (evaluate.main, run.main, regress.main, vectors.main):
-        refused(main, common, NONE_AT_HAND)
-    refused(inspect.main, [str(folder)], NONE_AT_HAND)
-    for arguments in (common, ["--model", str(folder)]):
-        refused(embedding.main, arguments, NONE_AT_HAND)
-    refused(cycles.main, [*common, "--lanes", "4", "--batch", "20"], NONE_AT_HAND)
-    ids = tmp_path / "ids"
-    ids.write_text("0 1\n")
-    refused(vectors.main, [*common, "--ids", str(ids)], "a model of files, whose ids are the num")
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda out: out.mkdir(), "holds no .npy file"),
-        (lambda out: out.with_suffix(".npz"), "no files at .*: give a folder with a folder of fil"),
-        (lambda out: written(out / "maybe" / "1.npy", 1, 1), "its name is 'maybe', not one of no"),
-    ],
-)
-def test_bad_sources_are_refused(make: Callable[[Path], Any], message: str, tmp_path: Path) -> None:
-    out = tmp_path / "data"
-    make(out)
-    with pytest.raises(TextError, match=message):
-        list(data.stream(out, inputs=FILES, names=NAMES))
+def test_other_floats_are_the_same_rows(kind: Any, tmp_path: Path) -> None:
+    rows = (np.arange(3 * HIDDEN).reshape(3, HIDDEN) / 16).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows.astype(kind))
+    found = read_rows(tmp_path / "rows.npy", HIDDEN, MOST)
+    assert found.dtype == np.float32
+    assert np.array_equal(found, rows)
 
 
 @pytest.mark.parametrize(
@@ -423,11 +221,6 @@ def test_an_embedding_beside_rows_has_no_place(tmp_path: Path) -> None:
     save_file(load_file(file) | {"embedding.weight": np.zeros((12, 12), np.float32)}, file)
     with pytest.raises(CheckpointError, match=r"embedding.weight has no place in this encoder"):
         load(model)
-    with pytest.raises(ValueError, match=r"rows is True and given False"):
-        EncoderSpec(
-            layers=1, hidden=4, heads=1, head_size=4, ffn=4, labels=("a", "b"), vocabulary=1,
-            positions=1, rows=True,
-        )  # fmt: skip
 
 
 @pytest.mark.parametrize("family", ["whisper", "wav2vec2", "hubert", "sew"])
@@ -435,21 +228,3 @@ def test_sound_as_it_is_names_this_way(family: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
     with pytest.raises(CheckpointError, match=r"run them yourself, and its layers as a bert2rtl-t"):
         options.read(tmp_path / "config.json")
-
-
-@pytest.mark.slow
-def test_the_simulated_verilog_takes_files(
-    quantized: Path, file: Path, source: Path, tmp_path: Path, capsys
-) -> None:
-    figures = tmp_path / "run.json"
-    common = ["--quantized", str(quantized), "--lanes", "4", "--json", str(figures)]
-    page = ["--html", str(tmp_path / "page.html")]
-    assert run.main([*common, *page, "--text", str(file), "--simulator", "icarus"]) == 0
-    said = capsys.readouterr().out
-    assert "Every bit equal to the golden model" in said
-    assert f"file    {file}" in " ".join(said.split("\n"))
-    verdicts = {one["model"]: one for one in json.loads(figures.read_text())["verdicts"]}
-    assert list(verdicts["RTL"]["logits"].values()) == golden_of(quantized, file)
-    drawn = (tmp_path / "page.html").read_text()
-    assert "One file through simulated Verilog" in drawn
-    assert "Rows are shaded by the mean over all queries" in drawn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from cli.page.charts import ticks
 from cli.page.template import DARK, LIGHT, STYLE
 
 import pytest
@@ -49,3 +50,10 @@ def test_text_and_charts_have_the_contrast_of_wcag_aa(theme: str) -> None:
     assert rule
     shaded = mixed(colours["shade"], colours["paper"], float(rule[1]))
     assert contrast(colours["ink"], shaded) >= 4.5
+
+
+def test_ticks_are_round_and_cover() -> None:
+    assert ticks(0, 10) == [0, 2, 4, 6, 8, 10]
+    assert ticks(-0.31, 0.29) == pytest.approx([-0.2, 0, 0.2])
+    assert "-0" not in [f"{tick:g}" for tick in ticks(-0.31, 0.29)]
+    assert ticks(3, 3) == [3]

@@ -1,4 +1,4 @@
-"""The fixed splits of the corpora, and user files with everything that can be wrong in them."""
+"""The fixed splits of the corpora."""
 
 import hashlib
 
@@ -10,7 +10,6 @@ from quant.texts.corpora import (
     TextError,
     imdb,
     load_texts,
-    read_texts,
     rotten_tomatoes,
 )
 
@@ -20,28 +19,16 @@ SIZES = {
 }
 
 
-def plain(text):
-    return " ".join(text.lower().split())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("corpus", CORPORA)
-def test_splits_have_their_sizes_and_are_balanced(corpus):
-    for split in SPLITS:
-        reviews = CORPORA[corpus](split)
-        assert len(reviews) == SIZES[corpus][split]
-        positive = sum(review.label for review in reviews)
-        if split == "train":
-            assert abs(positive - len(reviews) / 2) < 100  # duplicates are not balanced
-        else:
-            assert positive == len(reviews) / 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("corpus", CORPORA)
-def test_no_text_occurs_twice_in_or_across_splits(corpus):
-    texts = [plain(review.text) for split in SPLITS for review in CORPORA[corpus](split)]
-    assert len(texts) == len(set(texts)) == sum(SIZES[corpus].values())
+def test_splits_have_their_sizes_are_balanced_and_share_no_text(corpus):
+    splits = {split: CORPORA[corpus](split) for split in SPLITS}
+    assert {split: len(reviews) for split, reviews in splits.items()} == SIZES[corpus]
+    for split, reviews in splits.items():
+        difference = abs(2 * sum(review.label for review in reviews) - len(reviews))
+        assert difference < (200 if split == "train" else 1)  # duplicates are not balanced
+    texts = {" ".join(r.text.lower().split()) for reviews in splits.values() for r in reviews}
+    assert len(texts) == sum(SIZES[corpus].values())
 
 
 @pytest.mark.parametrize("corpus", CORPORA)
@@ -64,15 +51,10 @@ def test_reviews_have_no_html_line_breaks():
     assert not any("<br" in review.text.lower() for review in imdb("test"))
 
 
-def test_unknown_split():
+def test_what_is_not_there_is_refused():
     with pytest.raises(TextError, match=r"no split named 'dev': choose one of train, validation"):
         imdb("dev")
-
-
-def test_a_missing_file(tmp_path):
-    with pytest.raises(TextError, match=r"cannot read .*absent\.csv: No such file"):
-        read_texts(tmp_path / "absent.csv")
     with pytest.raises(
-        TextError, match=r"no data set or file named 'absent': give one of imdb, rot"
+        TextError, match="no data set or file named 'absent': give one of imdb, rot"
     ):
         load_texts("absent", "test")

@@ -17,9 +17,11 @@ def error(sqnr: float, peaks: list[float] | None = None, limits: int = 0) -> Ten
 
 
 def test_a_good_model_has_no_findings() -> None:
-    verdict = judge({"a": error(15.01), "b": error(200)}, 0.97, 100)
+    verdict = judge({"a": error(15.01), "b": error(200, limits=40)}, 0.97, 1200)
     assert verdict.good
     assert str(verdict) == ""
+    for words in ("97.00% of 1,200 texts", "worst tensor, a, has 15.0 dB", "at most 4.00% (b)"):
+        assert words in verdict.summary
 
 
 def test_what_is_below_its_bound_is_named_worst_first() -> None:
@@ -28,17 +30,12 @@ def test_what_is_below_its_bound_is_named_worst_first() -> None:
         "good": error(15.01, [1, 1, 99]),
         "b": error(3, [1, 61, 1, 1, 9]),
     }
-    lines = str(judge(errors, 0.9688, 128)).splitlines()
-    assert lines[:3] == [
-        "warning: golden and float agree on 96.88% of 128 texts: below 97%",
-        "warning: b: SQNR 3.0 dB, below 15: channels that reach far beyond the median one: "
-        "1 (61x), 4 (9x)",
-        "warning: a: SQNR 15.0 dB, below 15: no channel stands out, 2.50% of the codes at their "
-        "limits",
-    ]
-    assert lines[3] == ("warning: good: channels that reach far beyond the median one: 2 (99x)")
-    assert lines[4].startswith("try: ")
-    assert len(lines) == 5
+    agreement, b, a, good = judge(errors, 0.9688, 128).findings
+    assert agreement == "golden and float agree on 96.88% of 128 texts: below 97%"
+    assert b.startswith("b: SQNR 3.0 dB, below 15: channels")
+    assert b.endswith(": 1 (61x), 4 (9x)")
+    assert a.endswith("no channel stands out, 2.50% of the codes at their limits")
+    assert good == "good: channels that reach far beyond the median one: 2 (99x)"
 
 
 def test_many_poor_tensors_and_channels_are_counted() -> None:
@@ -68,26 +65,4 @@ def test_calibrate_says_so_and_writes_it_down(
     assert ("try: " in said) == outlier
     if outlier:
         assert "warning: layer.1.ffn.norm: SQNR" in said
-        assert (
-            "warning: layer.1.ffn.hidden: channels that reach far beyond the median one: 7" in said
-        )
-        assert [f"warning: {line}" for line in verdict["findings"]] == [
-            line
-            for line in said.splitlines()
-            if line.startswith("warning") and "texts are few" not in line
-        ]
-
-
-def test_a_good_model_is_said_to_be_good_and_why() -> None:
-    errors = {
-        "layer.0.q": TensorError(count=300, limits=40, signal=1000.0, noise=1.0),
-        "pooled": TensorError(count=50, limits=0, signal=100.0, noise=1.0),
-    }
-    verdict = judge(errors, 1.0, 1200)
-    assert verdict.good
-    assert verdict.to_json()["summary"] == verdict.summary
-    assert verdict.summary == (
-        "golden and float agree on 100.00% of 1,200 texts; the worst tensor, pooled, has 20.0 dB, "
-        "where 15 are enough; codes at their limits are at most 13.33% (layer.0.q), and their "
-        "error is in these figures"
-    )
+        assert any(line.startswith("layer.1.ffn.hidden: channels") for line in verdict["findings"])

@@ -1,7 +1,6 @@
 """A class for every token, from the checkpoint to what every command says of the words."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,12 @@ import numpy as np
 import pytest
 
 from golden import encoder, store
-from quant import calibrate, classify, evaluate, inspect, report
+from quant import calibrate, classify, evaluate, report
 from quant.calibrate import Calibrator
 from quant.classify import Classifier
 from quant.foreign.checkpoint import DEFAULT_MODEL, load
-from quant.foreign.tokenizer import InputError, TextTokenizer
+from quant.foreign.tokenizer import TextTokenizer
 from quant.measure.verdict import judge
-from quant.measure.word_evaluation import UNCOUNTED
 from quant.model import float_model
 from quant.quantize.options import Options
 from tests.ending import refusal
@@ -61,18 +59,6 @@ def quantized(model: Path, data: Path, tmp_path: Path) -> Path:
     return out
 
 
-def test_the_checkpoint(model: Path, tmp_path: Path) -> None:
-    spec = load(model).spec  # with the pooler that an old checkpoint still has
-    assert (spec.task, spec.pooling, spec.labels) == ("token-classification", "none", LABELS)
-    config = tiny.TRANSFORMER | {"pooling": "none", "problem_type": None}
-    plain = load(tiny.write(tmp_path / "plain", config, tiny.transformer_tensors(tiny.tensors())))
-    assert (plain.spec.task, plain.spec.pooling, plain.spec.norm) == (
-        "token-classification",
-        "none",
-        "pre",
-    )
-
-
 def test_a_plain_transformer_has_the_same_head_on_every_token(tmp_path: Path) -> None:
     """Its head is linear: the mean of all tokens' logits is the logits of their mean."""
     arrays = tiny.transformer_tensors(tiny.tensors())
@@ -102,24 +88,9 @@ def test_words_begin_where_transformers_says(texts: list) -> None:
         assert (list(found.begins), list(found.spelling)) == (begins, words)
         assert -1 in begins  # a zero width space has no token; later ones are cut
         assert found.first.tolist() == [place for place in begins if place >= 0]
-
-
-def test_words_of_a_whole_text() -> None:
-    text = "It's naïvely  good, unbelievably so."
-    found = TextTokenizer(DEFAULT_MODEL).encode(text, limit=512, words=True)
-    assert found.spelling == ("It", "'", "s", "naïvely", "good", ",", "unbelievably", "so", ".")
-    assert [found.words[place][:2] for place in found.first] == [
-        "it",
-        "'",
-        "s",
-        "na",
-        "good"[:2],
-        ",",
-        "un",
-        "so",
-        ".",
-    ]
-    assert found.ids.tolist() == TextTokenizer(DEFAULT_MODEL).encode(text, limit=512).ids.tolist()
+    found = ours.encode("It's naïvely  good.", limit=512, words=True)
+    assert found.spelling == ("It", "'", "s", "naïvely", "good", ".")
+    assert found.first.tolist() == [1, 2, 3, 4, len(found.ids) - 3, len(found.ids) - 2]
 
 
 def test_calibration_and_evaluation_agree_with_both_models_one_by_one(
@@ -160,19 +131,6 @@ def test_calibration_and_evaluation_agree_with_both_models_one_by_one(
     assert found["entities"]["float"]["entities"] == 6
 
 
-def test_a_text_cut_in_the_middle_says_so(
-    model: Path, quantized: Path, data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = ["--model", str(model), "--quantized", str(quantized), "--data", str(data)]
-    assert evaluate.main(line) == 0
-    shown = capsys.readouterr().out
-    assert "4 texts, 30 tokens, 15 words (1 more cut)" in shown
-    assert "1 of 15 words has no label: accuracy is over 14" in shown
-    assert "entities          6, of which all words must be right" in shown
-    assert "micro F1" in shown
-    assert "words differ" in shown
-
-
 def test_names_that_are_no_tags_have_no_entities(tmp_path: Path, data: Path) -> None:
     model = checkpoint(tmp_path / "model", ("noun", "verb", "other", "mark", "x"))
     out, quantized = tmp_path / "evaluation.json", tmp_path / "quantized"
@@ -182,38 +140,6 @@ def test_names_that_are_no_tags_have_no_entities(tmp_path: Path, data: Path) -> 
     found = json.loads(out.read_text())
     assert found["entities"] is None
     assert found["float"]["accuracy"] is not None
-
-
-def test_texts_without_tags(model: Path, quantized: Path, tmp_path: Path, capsys: Any) -> None:
-    (tmp_path / "texts.txt").write_text("good films, bad the\na film!\n")
-    line = ["--model", str(model), "--quantized", str(quantized)]
-    assert evaluate.main([*line, "--data", str(tmp_path / "texts.txt")]) == 0
-    assert "8 of 8 words have no label: so there is no accuracy" in capsys.readouterr().out
-
-
-def test_classify(quantized: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "one.json"
-    line = ["good films, bad the", "--quantized", str(quantized), "--json", str(out)]
-    assert classify.main(line) == 0
-    shown = capsys.readouterr().out.splitlines()
-    found = json.loads(out.read_text())
-    model, info = store.load(quantized)
-    tokens = TextTokenizer(quantized).encode("good films, bad the", limit=16, words=True)
-    rows = encoder.run(model, tokens.ids, tokens.types)[tokens.first]
-    labels = [LABELS[row.argmax()] for row in rows]
-    golden = found["golden"]
-    assert golden["words"] == ["good", "films", ",", "bad", "the"]
-    assert golden["labels"] == labels
-    assert golden["integer_logits"] == rows.tolist()
-    scaled = rows * info["tensors"]["logits"]["scale"]
-    shares = np.exp(scaled) / np.exp(scaled).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(golden["probabilities"], shares.max(axis=1), rtol=1e-5)
-    said = [w if t == "O" else f"{w}/{t}" for w, t in zip(golden["words"], labels)]
-    assert shown[0] == f"{' '.join(said)}   from 8 tokens"
-    assert shown[1].split() == ["word", "label", "probability", "float", "label", "probability"]
-    assert [line.split()[:2] for line in shown[2:7]] == [
-        [word, label] for word, label in zip(golden["words"], labels)
-    ]
 
 
 def test_a_file(quantized: Path, data: Path, tmp_path: Path, capsys: Any) -> None:
@@ -234,24 +160,9 @@ def test_a_file(quantized: Path, data: Path, tmp_path: Path, capsys: Any) -> Non
     assert f"accuracy {right / said:.2%} of {said} words with a label" in shown
 
 
-def test_labels_of_tokens(quantized: Path) -> None:
-    classifier = Classifier.load(quantized, None)
-    review = evaluate.Review("films a", None, words=("films", "a"), tags=(3, None))
-    tokens = classifier.tokens(review.content)
-    assert list(tokens.words) == ["[CLS]", "film", "##s", "a", "[SEP]"]
-    found = evaluate.classes_of_tokens(review, tokens).tolist()
-    assert found == [UNCOUNTED, 3, UNCOUNTED, -1, UNCOUNTED]
-
-
-def test_what_other_commands_say(model: Path, quantized: Path, data: Path, capsys: Any) -> None:
-    assert inspect.main([str(model), "--tokens", "16"]) == 0
-    shown = capsys.readouterr().out
-    assert "head: every token, 1 linear layers with none; classes of every token: O, B-X" in shown
-    assert "--lanes 4 --tokens 16 --hidden 12 --ffn 20 --labels 20" in shown  # 4 row tiles of 5
-    line = ["--model", str(model), "--data", str(data)]
-    refused: Callable[[list[str]], int] = report.main
-    said = refusal(refused, [*line, "--quantized", str(quantized)], capsys)
-    assert "gives every token a class, not one to a text: use python -m quant.classify" in said
+def test_what_other_commands_refuse(model: Path, quantized: Path, data: Path, capsys: Any) -> None:
+    line = ["--model", str(model), "--data", str(data), "--quantized", str(quantized)]
+    assert "gives every token a class" in refusal(report.main, line, capsys)
     said = refusal(classify.main, ["a", "--pair", "b", "--quantized", str(quantized)], capsys)
     assert "a model with a class for every token reads one text: give no pair" in said
 
@@ -275,8 +186,3 @@ def test_the_verdict_counts_tokens(model: Path) -> None:
 def test_one_scale_for_all_classes(quantized: Path) -> None:
     """Classes of a token are compared with each other."""
     assert "factors" not in store.load(quantized)[1]["tensors"]["logits"]
-
-
-def test_a_pair_is_refused(quantized: Path) -> None:
-    with pytest.raises(InputError, match="reads one text: give no pair"):
-        Classifier.load(quantized, None).tokens("a", "b")

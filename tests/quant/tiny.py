@@ -238,3 +238,7 @@ def write_embedder(
     for stem, values in others.items():
         (directory / f"{stem}.json").write_text(json.dumps(values))
     return directory
+
+
+def json_of(file: Path) -> Any:
+    return json.loads(file.read_text())

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import fcntl
-import itertools
-import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-import cocotb
 import pytest
 
 from rtl.generate.verilog import VerilogError, convert
@@ -172,81 +169,6 @@ def test_waves_are_recorded_where_asked(accumulator, simulator, tmp_path):
     run_bench(accumulator(), simulator, bench=BENCH, testcases=["sums"], waves=file)
     # An FST starts with its header block, type 0, of 329 bytes.
     assert file.read_bytes()[:9] == bytes([0]) + (329).to_bytes(8, "big")
-
-
-def read_saif(text: str) -> tuple[int, dict[str, dict[str, int]]]:
-    """Duration in ps, and by path/net[bit] its times and toggles."""
-    duration, place, nets = 0, [], {}
-    for line in text.splitlines():
-        words = line.replace("\\", "").strip().split(" ", 1)
-        match words:
-            case ["(DURATION", rest]:
-                duration = int(rest.rstrip(")"))
-            case ["(TIMESCALE", rest]:
-                assert rest == "1ps)"
-            case ["(INSTANCE", name]:
-                place.append(name)
-            case ["(NET"]:
-                place.append("")
-            case [")"] if place:
-                place.pop()
-            case [net, rest] if place:
-                facts = {fact[1:3]: int(fact[4:-1]) for fact in re.findall(r"\(\w+ \d+\)", rest)}
-                nets["/".join([*place[:-1], net[1:]])] = facts
-    assert not place
-    return duration, nets
-
-
-def bits(values: list[int], bit: int) -> tuple[int, int]:
-    """How often the bit is 1 in the values, and how often it changes from one to the next."""
-    seen = [value >> bit & 1 for value in values]
-    return sum(seen), sum(a != b for a, b in itertools.pairwise(seen))
-
-
-@pytest.mark.slow
-def test_toggles_are_those_of_the_bench(accumulator, tmp_path):
-    """Two runs of 45 ns, a step of 1 ps between them: 15 ns of reset, then 10 ns for each value."""
-    file = tmp_path / "sums.saif"
-    run_bench(accumulator(), "verilator", bench=BENCH, testcases=["sums"], waves=file)
-    duration, nets = read_saif(file.read_text())
-    assert duration == 90_001
-    assert {facts["T0"] + facts["T1"] for facts in nets.values()} == {duration}
-    # From edge to edge twice a cycle, of which a run has four and a half.
-    assert (nets["accumulator/clk"]["TC"], nets["accumulator/clk"]["T1"]) == (20, 50_000)
-    assert (nets["accumulator/rst"]["TC"], nets["accumulator/rst"]["T1"]) == (4, 30_000)
-    for bit in range(8):
-        ones, changes = bits([0, 5, 127, 0, -5, -127, 0], bit)
-        found = nets[f"accumulator/i[{bit}]"]
-        assert (found["T1"], found["TC"]) == (ones * 10_000, changes)
-    for bit in range(16):
-        _, changes = bits([0, 5, 132, 0, -5, -132], bit)
-        assert nets[f"accumulator/o[{bit}]"]["TC"] == changes
-
-
-@pytest.mark.parametrize(
-    ("simulator", "verilator_says", "cocotb_is", "error"),
-    [
-        ("icarus", "", "2.1.0", "icarus writes no SAIF: --simulator verilator does"),
-        ("verilator", "Verilator 5.040", "2.1.0", "here are Verilator 5.040 and cocotb 2.1.0"),
-        ("verilator", "Verilator 5.042", "2.0.1", "here are Verilator 5.042 and cocotb 2.0.1"),
-        ("verilator", "Verilator 5.042", "2.1.0", None),
-        ("verilator", "Verilator 6.001", "3.0.0.dev1+g5", None),
-    ],
-)
-def test_who_writes_no_toggles(simulator, verilator_says, cocotb_is, error, monkeypatch):
-    monkeypatch.setattr(simulators, "version", lambda _: verilator_says)
-    monkeypatch.setattr(cocotb, "__version__", cocotb_is)
-    if error is None:
-        simulators.check_saif(simulator)
-    else:
-        kind = ValueError if simulator == "icarus" else SimulatorError
-        with pytest.raises(kind, match=re.escape(error)):
-            simulators.check_saif(simulator)
-
-
-def test_a_bench_on_icarus_records_no_toggles(accumulator, tmp_path):
-    with pytest.raises(ValueError, match="icarus writes no SAIF"):
-        run_bench(accumulator(), "icarus", bench=BENCH, waves=tmp_path / "sums.saif")
 
 
 @EACH

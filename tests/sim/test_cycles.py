@@ -474,22 +474,12 @@ def test_command_refuses(
 
 
 def test_a_directory_of_the_other_kind_is_refused(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cycles.main(["--model", str(folder)]) == Exit.REFUSED
     assert f"is a quantized model, not a checkpoint: give --quantized {folder}" in (
         capsys.readouterr().err
     )
-    checkpoint = tmp_path / "mine"
-    checkpoint.mkdir()
-    (checkpoint / "config.json").write_text("{}")
-    monkeypatch.chdir(tmp_path)
-    assert cycles.main(["--model", str(checkpoint), "--play"]) == Exit.REFUSED
-    told = capsys.readouterr().err
-    assert "has no quantized model in build/mine: calibrate first, `python -m quant.calib" in told
-    assert f"--model {checkpoint} --data TEXTS`" in told
-    save(model_of("odd"), tmp_path / "build" / "mine", {})
-    assert cycles.main(["--model", str(checkpoint), "--tokens", "3"]) == Exit.OK
 
 
 @pytest.mark.parametrize("tokens", ["1", "13"])
@@ -499,7 +489,7 @@ def test_a_checkpoint_need_not_be_calibrated(
     """The shape is enough: the same cycles before and after a calibration without remedies."""
     model, out, data = tiny.write(tmp_path / "mine"), tmp_path / "out", tmp_path / "texts.txt"
     data.write_text("good film\na bad film\n")
-    monkeypatch.setattr("sim.options.default_out", lambda _: out)
+    monkeypatch.setattr("quant.which.folder_of", lambda _: out)
     options = ["--lanes", "4", "--tokens", tokens, "--explain", "--json", "-"]
     found = []
     for calibrated in (False, True):

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.cli.test_cluster import scheduler, workers
 
 from quant import evaluate
 from quant.calibrate import ensure
 from sim import regress
-from tests.cli.test_cluster import scheduler, workers
 from tests.tiers import quick
 from verify.fuzz import __main__ as fuzz
 from verify.mutate import __main__ as mutate

@@ -16,8 +16,7 @@ from safetensors.numpy import save_file
 from quant import calibrate
 from quant.model.spec import TEXT_SIDE
 from sim import regress, run
-from tests.quant import tiny
-from tests.quant.test_windows import clip
+from tests.quant import tiny, zoo
 
 ROOT = Path(__file__).resolve().parents[2]
 VOCABULARY = ROOT / "models" / "bert-tiny-imdb" / "vocab.txt"
@@ -127,7 +126,7 @@ def test_an_embedding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 def test_texts_of_clip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Causal layers, and of every token's numbers those of the last; several texts an inference."""
     folder, mine = tmp_path / "clip", tmp_path / "mine"
-    clip(folder, "CLIPModel", hidden_size=24, num_attention_heads=3)
+    zoo.saved(folder, "CLIP whole", num_attention_heads=3)
     texts, figures = tmp_path / "texts.txt", tmp_path / "figures.json"
     texts.write_text("a good film\nfilm\na man, a plan, a canal\nno\n")
     given = ["--data", str(texts)]

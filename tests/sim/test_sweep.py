@@ -22,6 +22,7 @@ from sim.cycles.model import predict
 from sim.phases import work
 from tests import zoo
 from tests.ending import refusal
+from tests.quant import tiny
 
 SMALL = ["--shape", "2,16,32", "--lanes", "4"]
 SHAPE = zoo.shape("bert-tiny", layers=1, hidden=16, head_size=8, ffn=32, positions=32)
@@ -267,6 +268,19 @@ def test_texts_a_second(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     line = capsys.readouterr().out.splitlines()[4].split()
     assert line[:5] == ["8", "8", "8", "64", "5"]
     assert line[8] == f"{5e8 / told.batched:,.0f}"
+
+
+def test_texts_a_second_need_no_calibration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sim.options.ensure", lambda *_: pytest.fail("calibrated"))
+    model, data = tiny.write(tmp_path / "model"), tmp_path / "texts.txt"
+    data.write_text("good film\nbad\n")
+    options = ["--batch", "16", "--model", str(model), "--tokens", "8", "--data"]
+    (row,) = found(tmp_path / "out.json", *options, data)
+    assert (row["texts"], row["tokens"]) == (2, 7)
+    assert command.main([*options, "gone.csv"]) == 2
+    assert "gone.csv" in capsys.readouterr().err
 
 
 @pytest.mark.slow

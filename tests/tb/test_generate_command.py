@@ -113,7 +113,6 @@ def test_the_command_plays_a_review(tmp_path: Path, capsys: pytest.CaptureFixtur
         (["matmul", "--stalls", "0"], "0 is out of range: it must be 1 to 2147483647"),
         (["matmul", "--lanes", "5"], "invalid choice: 5"),
         (["matmul", "--dma"], "--dma is for the accelerator: matmul reads no memory"),
-        (["attention", "--uvm"], "--uvm is for the accelerator: attention has no registers"),
         (["accelerator", "--cores", "2"], "--cores is for the accelerator with --dma"),
         (["matmul", "--review", ""], "empty"),
         (["matmul", "--review", "x", "--no-review"], "not allowed with"),

@@ -145,13 +145,13 @@ def test_images(trained, monkeypatch):
     """The pixels that are trained on are those of the image processor in the folder."""
     few = {"train": (0, 12), "validation": (12, 18), "test": (12, 18)}
     monkeypatch.setattr(corpora, "_SPLITS", few)
-    sizes = "--hidden 16 --layers 1 --heads 2 --ffn 16 --patch 4 --epochs 8"
+    sizes = "--hidden 16 --layers 1 --heads 2 --ffn 16 --patch 4 --epochs 6 --learning-rate 0.01"
     told = ["--data", "digits", *shlex.split(sizes)]
-    report, out = trained("digits", *told, "--batch", "24")
+    report, out = trained("digits", *told, "--batch", "12")
     loaded = checkpoint.load(out)
     right = 0
     for image, label in zip(*corpora.digits("test")):
-        rows = loaded.front.rows(image)
+        rows = loaded.front.rows(loaded.front.pixels(image))
         arrays = loaded.arrays | {"embedding.token": rows}
         logits = float_model.run(loaded.spec, arrays, np.arange(len(rows), dtype=np.int32))
         right += int(logits.argmax()) == label

@@ -131,7 +131,7 @@ def test_no_case_fails(
     assert any(s.model.rotary for s in subjects(limits)) == bool(limits.rotary_pairs)
     biased = [s for s in subjects(limits) if s.model.position_bias is not None]
     assert bool(biased) == bool(limits.bias_heads)
-    found = list(play({limits: program(limits)}, 1, range(cases)))
+    found = list(play({limits: program(limits)}, 1, {limits: range(cases)}))
     assert {outcome.kind for outcome in found} == set(KINDS)
     assert [(command.reproducer(1, o), o.wrong) for o in found if o.wrong] == []
     # Both ends of the account are played: sound inferences, and every code but those of no case.
@@ -202,11 +202,21 @@ def test_one_case_is_played_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 case in " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("cases", "shares"), [(1, [1, 0]), (5, [3, 2])])
+def test_as_many_cases_as_asked_are_played(cases, shares, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(command, "program", lambda limits: None)
+    monkeypatch.setattr(command, "play", lambda _p, _s, numbers, *_: asked.update(numbers) or ())
+    assert command.main(["--cases", str(cases), "--lanes", "4,8"]) == 0
+    assert [len(numbers) for numbers in asked.values()] == shares
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--lanes", "5"], "'5': give some of 4,8,16,32,64, each once"),
-        (["--lanes", "4,4"], "'4,4': give some of 4,8,16,32,64, each once"),
+        (["--lanes", "5"], "invalid choice: 5 (choose from 4, 8, 16, 32, 64)"),
+        (["--lanes", "²"], "'²' is not a whole number"),
+        (["--lanes", "4,4"], "'4,4': give each value once"),
         (["--cases", "0"], "0 is out of range: it must be 1 or more"),
         (["--case", "-1"], "-1 is out of range: it must be 0 to 4294967295"),
     ],

@@ -15,9 +15,9 @@ from cli.files import write_json
 from cli.options import Parser, add_columns, add_dask, add_jobs, add_json, add_seed, positive, whole
 from cli.words import counted
 
-from rtl.interface.config import LANES
 from rtl.interface.operation import Error
 from rtl.interface.options import MECHANISMS, add_config_options, mechanisms_of, options_of
+from sim.options import lane_number, listed
 from sim.report import table
 from verify.fuzz.cases import KINDS
 from verify.fuzz.play import Judged, play, program
@@ -56,21 +56,14 @@ def _failure(seed: int, outcome: Judged) -> dict[str, Any]:
     return {"reproduce": reproducer(seed, outcome)} | array | mechanisms_of(limits) | facts
 
 
-def _lanes(text: str) -> list[int]:
-    found = [int(part) if part.isdigit() else 0 for part in text.split(",")]
-    if not set(found) <= set(LANES) or len(set(found)) != len(found):
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: give some of {','.join(map(str, LANES))}, each once"
-        )
-    return found
-
-
 def _parser() -> Parser:
     parser = Parser("verify.fuzz", DESCRIPTION, EXAMPLES)
     parser.add_argument(
         "--cases", type=positive, default=CASES, metavar="N", help=f"default: {CASES}"
     )
-    parser.add_argument("--lanes", type=_lanes, default=[4, 8], metavar="N,N", help="default: 4,8")
+    parser.add_argument(
+        "--lanes", type=listed(lane_number), default=[4, 8], metavar="N,N", help="default: 4,8"
+    )
     add_columns(parser)
     parser.add_argument(
         "--case", type=whole(0, (1 << 32) - 1), metavar="K", help="play this case alone"
@@ -88,13 +81,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    numbers = range(options.cases // len(options.lanes) or 1)
-    if options.case is not None:
-        numbers = range(options.case, options.case + 1)
     # The workers of a cluster build their own.
     chosen = mechanisms_of(options)
     all_limits = [config(n, options.columns, **chosen) for n in options.lanes]
-    programs = {limits: None if options.dask else program(limits) for limits in all_limits}
+    share, rest = divmod(options.cases, len(all_limits))
+    numbers = {limits: range(share + (i < rest)) for i, limits in enumerate(all_limits)}
+    if options.case is not None:
+        numbers = dict.fromkeys(all_limits, range(options.case, options.case + 1))
+    played = [limits for limits in all_limits if numbers[limits]]
+    programs = {limits: None if options.dask else program(limits) for limits in played}
     ran: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     codes: Counter[int] = Counter()

@@ -113,11 +113,11 @@ def chunk(program: Path, limits: Config, seed: int, numbers: Sequence[int]) -> l
 def play(
     programs: Mapping[Config, Path | None],
     seed: int,
-    numbers: range,
+    numbers: Mapping[Config, range],
     jobs: int = 1,
     dask: str | None = None,
 ) -> Iterator[Judged]:
-    """The outcomes of these cases for each of these limits, in order.
+    """The outcomes of the cases of these numbers for each of these limits, in order.
 
     programs
         Built fuzzer of each; None: whoever plays a case builds it first.
@@ -125,13 +125,14 @@ def play(
         As for `cli.workers.each`.
     """
     shares = {
-        f"{array(limits.lanes, limits.tile_columns)}, {numbers[at]}": (
+        f"{array(limits.lanes, limits.tile_columns)}, {numbers[limits][at]}": (
             path,
             limits,
-            numbers[at : at + CHUNK],
+            numbers[limits][at : at + CHUNK],
         )
-        for at in range(0, len(numbers), CHUNK)
+        for at in range(0, max(map(len, numbers.values())), CHUNK)
         for limits, path in programs.items()
+        if at < len(numbers[limits])
     }
     for _, outcomes in each(_share, seed, shares, jobs=jobs, dask=dask):
         yield from outcomes

@@ -1,7 +1,0 @@
-"""`python -m sim` says which commands there are."""
-
-import sys
-
-from cli.journey import no_command
-
-sys.exit(no_command("sim"))
