@@ -3,11 +3,10 @@
 INT8 is the same checkpoint by torch.onnx and onnxruntime.quantization.quantize_dynamic, by its
 defaults and with weights per channel. Accuracy: each runs the same texts, one at a time, and is
 compared with float: of a classifier the classes, of an encoder the vectors' cosines and nearest
-neighbours. Speed: they take turns on texts of --tokens tokens; a time is the fastest turn. Before
-that the fast engine is compared with the plain functions, which are the specification.
+neighbours. Speed: they take turns on texts of --tokens tokens, on one thread; a time is the fastest
+turn. Before that the fast engine is compared with the plain functions, the specification.
 """
 
-import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,13 +25,6 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    def command(options: argparse.Namespace) -> None:
-        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-            os.environ[name] = str(options.threads)
-        from train.comparison import bench  # now NumPy may load its BLAS
-
-        bench(options)
-
     result = Parser("train.bench", __doc__ or "", EXAMPLES)
     result.add_argument(
         "--model", type=Path, metavar="DIR", help="a checkpoint, or hub:owner/name (see above)"
@@ -41,9 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     result.add_argument("--tokens", type=positive, default=128, help="of a text (%(default)s)")
     result.add_argument("--batch", type=positive, default=32, help="texts (%(default)s)")
     result.add_argument("--repeats", type=positive, default=15, help="turns (%(default)s)")
-    result.add_argument("--threads", type=positive, default=1, help="(%(default)s)")
     add_json(result)
-    return run_training(command, result, argv)
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"  # before NumPy loads its BLAS
+    return run_training(result, "train.comparison", argv)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 import argparse
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -82,10 +83,8 @@ def check_place(options: argparse.Namespace, name: str) -> None:
             shutil.rmtree(old)
 
 
-def run_training(
-    command: Callable[[argparse.Namespace], None], parser: Parser, argv: Sequence[str] | None
-) -> int:
-    """Run a command; its exit code (cli.command.Exit), with one line on stderr for an error."""
+def run_training(parser: Parser, module: str, argv: Sequence[str] | None) -> int:
+    """Do a command's work, `run` of a module that imports torch; the exit code."""
 
     def body() -> None:
         options = parser.parse_args(argv)
@@ -93,6 +92,6 @@ def run_training(
 
         logging.disable_progress_bar()  # those of loading and saving
         logging.set_verbosity_error()
-        command(options)
+        import_module(module).run(options)
 
     return run_command(body)

@@ -58,12 +58,12 @@ class _Outputs(torch.nn.Module):
         return states.mean(1) if self.pooling == "mean" else states[:, 0]
 
 
-def sides(reference: Any, pooling: str | None, model: Model, threads: int) -> dict[str, Side]:
+def sides(reference: Any, pooling: str | None, model: Model) -> dict[str, Side]:
     """Float, INT8 in both ways and golden, as functions of ids."""
     reference.set_attn_implementation("eager")
     wrapped = _Outputs(reference, pooling).eval()
     settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads = threads
+    settings.intra_op_num_threads = 1
 
     def session(graph: str, per_channel: bool) -> Side:
         quantize_dynamic(graph, f"{graph}.int8", per_channel=per_channel)
@@ -98,12 +98,12 @@ def accuracy(
     """A row for each side: percent right and as float, or of vectors cosine and neighbour."""
     found: dict[str, list[Array]] = {side: [] for side in these}
     for ids in progress(texts, f"{name}, accuracy"):
-        for side, run in these.items():
-            found[side].append(run(ids[None])[0])
+        for side, outputs in these.items():
+            found[side].append(outputs(ids[None])[0])
     rows = []
-    for side, outputs in found.items():
+    for side, given in found.items():
         row: Row = {"model": name, "side": side, "texts": len(texts)}
-        x, exact = (np.array(given, np.float64) for given in (outputs, found["float"]))
+        x, exact = (np.array(x, np.float64) for x in (given, found["float"]))
         if labels is not None:
             shares = (x.argmax(1) == labels).mean(), (x.argmax(1) == exact.argmax(1)).mean()
             row["accuracy_percent"], row["agreement_percent"] = (100 * float(v) for v in shares)
@@ -137,9 +137,9 @@ def speed(name: str, these: dict[str, Side], model: Model, ids: Array, repeats: 
     return row | {f"speed_of_{side.lower()}": value for side, value in faster.items()}
 
 
-def bench(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     """The command."""
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(1)
     logging.disable(logging.WARNING)  # of the quantizer
     print(f"torch {torch.__version__}, onnxruntime {onnxruntime.__version__}")
     accuracies: list[Row] = []
@@ -167,7 +167,7 @@ def bench(options: argparse.Namespace) -> None:
         else:
             reference = AutoModel.from_pretrained(folder, dtype="float32", local_files_only=True)
         model, _ = store.load(ensure(folder, tasks=(CLASSIFICATION, EMBEDDING)))
-        these = sides(reference, None if classes else spec.pooling, model, options.threads)
+        these = sides(reference, None if classes else spec.pooling, model)
         labels = [review.label or 0 for review in reviews[: options.texts]] if classes else None
         name = folder.name if folder != minilm() else "all-MiniLM-L6-v2"
         rows = accuracy(name, these, ids[: options.texts], labels)
@@ -178,7 +178,7 @@ def bench(options: argparse.Namespace) -> None:
     if options.model is None:
         config = BertConfig(num_hidden_layers=BASE.layers, hidden_size=BASE.hidden)
         model = random_model(BASE, 0)
-        these = sides(BertForSequenceClassification(config), None, model, options.threads)
+        these = sides(BertForSequenceClassification(config), None, model)
         some = np.random.default_rng(0).integers(0, BASE.vocabulary, (1, BASE_TOKENS))
         speeds.append(speed("bert-base shape", these, model, some, options.repeats // 3 + 1))
     print(table(speeds) if speeds else "speed: of a classifier alone")

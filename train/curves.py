@@ -30,11 +30,10 @@ def _panel(history: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> str:
         f'<text x="-6" y="10" text-anchor="end">{high:.4g}</text>',
         f'<text x="{_WIDTH}" y="{_HEIGHT + 16}" text-anchor="end">step {last}</text>',
     ]
+    across, down = _WIDTH / last, _HEIGHT / ((high - low) or 1)
     for i, key in enumerate(keys):
-        heights = [_HEIGHT * (high - row[key]) / ((high - low) or 1) for row in history]
-        steps = [_WIDTH * row["step"] / last for row in history]
-        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(steps, heights))
-        said = key.replace("_", " ")
+        places = ((across * row["step"], down * (high - row[key])) for row in history)
+        line, said = " ".join(f"{x:.1f},{y:.1f}" for x, y in places), key.replace("_", " ")
         parts.append(f'<polyline points="{line}" fill="none" stroke="{_COLOURS[i]}"/>')
         parts.append(f'<text x="{100 * i}" y="-8" fill="{_COLOURS[i]}">{said}</text>')
     return "".join(parts)

@@ -6,7 +6,7 @@ word.
 
 import argparse
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from cli.errors import UserError
 
@@ -22,14 +22,8 @@ TASKS = (CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION)  # of th
 SPLITS = ("train", "validation", "test")
 
 
-class Example(NamedTuple):
-    """A text, its words or an image, and the target: an index, numbers, or a tag for each word."""
-
-    content: Any
-    target: Any
-
-
-Examples: TypeAlias = list[Example]
+Example: TypeAlias = tuple[Any, Any]
+"""A text, its words or an image, and the target: an index, numbers, or a tag for each word."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +32,14 @@ class Data:
 
     task: str
     names: tuple[str, ...]
-    splits: dict[str, Examples]
+    splits: dict[str, list[Example]]
 
 
 def read(options: argparse.Namespace) -> Data:
     """The examples that the options name, every one with a target."""
     if options.data == DIGITS:
         pairs = {split: zip(*digits(split)) for split in SPLITS}
-        splits = {split: [Example(x, int(y)) for x, y in found] for split, found in pairs.items()}
+        splits = {split: [(x, int(y)) for x, y in found] for split, found in pairs.items()}
         return Data(IMAGES, LABELS, splits)
     layout, task, source = layout_of(options), options.task, options.data
     names = tuple(name.strip() for name in options.names.split(",")) if options.names else ()
@@ -59,7 +53,7 @@ def read(options: argparse.Namespace) -> Data:
         raise UserError(f"--task {task} needs --names A,B,... of the outputs, each another one")
     if len(names) < 2 and task in (CLASSIFICATION, TOKEN_CLASSIFICATION):
         raise UserError(f"{source} has one label only ({names[0]}): give two or more")
-    splits = {
+    splits: dict[str, list[Example]] = {
         split: [
             _example(review, task, path)
             for review in load_texts(path, split, names=names, layout=layout, task=task)
@@ -68,7 +62,7 @@ def read(options: argparse.Namespace) -> Data:
         if path is not None
     }
     every = splits["train"]
-    if task == TOKEN_CLASSIFICATION and {tag for x in every for tag in x.target} <= {None}:
+    if task == TOKEN_CLASSIFICATION and {tag for _, tags in every for tag in tags} <= {None}:
         raise UserError(f"{source}: no word has a tag, so nothing can be learned of it")
     if "validation" not in splits:
         order = np.random.default_rng(options.seed).permutation(len(every))
@@ -88,8 +82,8 @@ def _example(review: Review, task: str, path: str) -> Example:
             "second to train on the first alone"
         )
     if task == TOKEN_CLASSIFICATION:
-        return Example(review.words or (), review.tags)
+        return review.words or (), review.tags
     target = review.label if task == CLASSIFICATION else review.targets
     if target is None:
         raise UserError(f"{path}: a text has no label, each needs one")
-    return Example(review.text, target)
+    return review.text, target

@@ -1,6 +1,7 @@
 """Datasets of torch: token ids with their labels; and how right a model is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
 from quant.model.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
-from train.data import Examples
+from train.data import Example
 from train.encoders import IGNORED
 
 Array = NDArray[Any]
@@ -34,18 +35,18 @@ def window(count: int, length: int, rng: np.random.Generator | None = None) -> A
 class Texts(Dataset):
     """Texts, their beginnings of at most ``length`` tokens."""
 
-    def __init__(self, found: Examples, task: str, tokenizer: Any, length: int) -> None:
+    def __init__(self, found: Sequence[Example], task: str, tokenizer: Any, length: int) -> None:
         self.length, self.mask = length, tokenizer.mask_token_id
         self.words = task == TOKEN_CLASSIFICATION
-        texts = [list(x.content) if self.words else x.content for x in found]
+        texts = [list(content) if self.words else content for content, _ in found]
         encoded = tokenizer(texts, is_split_into_words=self.words, verbose=False)
         self.ids = [np.array(ids, np.int32) for ids in encoded["input_ids"]]
-        kind = np.int64 if task == CLASSIFICATION else np.float32
-        self.labels: Any = (
-            [_tags(encoded.word_ids(i), x.target) for i, x in enumerate(found)]
-            if self.words
-            else np.array([x.target for x in found], kind)
-        )
+        self.labels: Any = [target for _, target in found]
+        if self.words:
+            self.labels = [_tags(encoded.word_ids(i), x) for i, x in enumerate(self.labels)]
+        else:
+            kind = np.int64 if task == CLASSIFICATION else np.float32
+            self.labels = np.array(self.labels, kind)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -56,12 +57,11 @@ class Texts(Dataset):
     def shown(self, index: int, places: Array) -> Item:
         """A text by these of its tokens."""
         labels = self.labels[index]
-        return {
-            "input_ids": self.ids[index][places],
-            "labels": labels[places] if self.words else labels,
-        }
+        labels = labels[places] if self.words else labels
+        return {"input_ids": self.ids[index][places], "labels": labels}
 
 
+@dataclass
 class Windows(Dataset):
     """Texts in training: windows of them, with some words shown as [MASK].
 
@@ -70,11 +70,13 @@ class Windows(Dataset):
     without dropped words.
     """
 
-    def __init__(
-        self, texts: Texts, lengths: list[int], epochs: int, seed: int, dropped: float, teacher: Any
-    ) -> None:
-        self.texts, self.lengths, self.epochs, self.epoch = texts, lengths, epochs, 0
-        self.seed, self.dropped, self.teacher = seed, dropped, teacher
+    texts: Texts
+    lengths: Sequence[int]
+    epochs: int
+    seed: int
+    dropped: float
+    teacher: Callable[[Array], Array] | None
+    epoch: int = 0
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch

@@ -9,7 +9,7 @@ from typing import Any
 from cli.errors import UserError
 
 import transformers
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import ByteLevelBPETokenizer
 
 from quant.model.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
 from train.data import IMAGES
@@ -130,16 +130,9 @@ def byte_pairs(texts: Sequence[str], size: int | None) -> Any:
 
     None stands for 8,192, or the most that the texts give: a pair has to occur twice.
     """
-    trained = Tokenizer(models.BPE())
-    trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=size or _BYTE_PAIRS,
-        min_frequency=2,
-        special_tokens=list(_SPECIAL),
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    trained.train_from_iterator(texts, trainer)
+    trained = ByteLevelBPETokenizer()
+    told = {"min_frequency": 2, "special_tokens": list(_SPECIAL), "show_progress": False}
+    trained.train_from_iterator(texts, vocab_size=size or _BYTE_PAIRS, **told)
     found = trained.get_vocab_size()
     if size is not None and found != size:
         raise UserError(f"--vocab-size {size}: the training texts give 261 to {found} tokens")

@@ -5,7 +5,6 @@ evaluation, training.json with all figures, and the curves as SVG. After Ctrl-C 
 command with --resume goes on from the last evaluation. It uses a GPU where torch finds one.
 """
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,8 +29,8 @@ examples:
 """
 
 FAMILIES = (
-    *("bert", "roberta", "electra", "albert", "distilbert"),
-    *("bert2rtl-transformer", "bert2rtl-fused"),
+    *("bert", "roberta", "electra", "albert", "distilbert", "bert2rtl-transformer"),
+    "bert2rtl-fused",
 )
 _NEW = {"word_dropout": 0.1, "teacher": "nb-svm"}
 _OLD = {"word_dropout": 0.0, "teacher": "none"}
@@ -44,26 +43,16 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    def command(options: argparse.Namespace) -> None:
-        from train.finetuning import finetune  # torch takes seconds
-
-        finetune(options)
-
-    return run_training(command, parser(), argv)
+    return run_training(parser(), "train.finetuning", argv)
 
 
 def parser() -> Parser:
     result = Parser("train.finetune", __doc__ or "", EXAMPLES)
     data = result.add_argument_group("data")
-    sets = (
-        f"{', '.join((*CORPORA, DIGITS))}, or a .csv, .tsv, .jsonl or .parquet file (%(default)s)"
-    )
+    sets = f"{', '.join((*CORPORA, DIGITS))}, or a table of texts (%(default)s)"
     data.add_argument("--data", default="imdb", metavar="NAME|FILE", help=sets)
-    for name, what in (
-        ("validation", "to select by (a tenth of --data)"),
-        ("test", "measured at the end"),
-    ):
-        data.add_argument(f"--{name}", metavar="FILE", help=what)
+    data.add_argument("--validation", metavar="FILE", help="to select by (a tenth of --data)")
+    data.add_argument("--test", metavar="FILE", help="measured at the end")
     data.add_argument("--task", choices=TASKS, default=TASKS[0], help="of a file (%(default)s)")
     data.add_argument("--names", metavar="A,B,...", help="outputs of a file (its classes, sorted)")
     data.add_argument("--limit", type=positive, metavar="N", help="train on N of them alone")
@@ -76,30 +65,19 @@ def parser() -> Parser:
     add_sizes(model, patch=2, embedding_size=64)
     model.add_argument("--vocab", type=Path, metavar="FILE", help="vocab.txt (that of BERT)")
     model.add_argument("--vocab-size", type=positive, metavar="N", help="byte pairs of a roberta")
-    model.add_argument(
-        "--embeddings",
-        choices=("minilm", "none"),
-        default="minilm",
-        help="of a new model: the principal components of MiniLM's, or random (%(default)s)",
-    )
+    kinds, what = ("minilm", "none"), "MiniLM's principal components, or random"
+    model.add_argument("--embeddings", choices=kinds, default="minilm", help=what)
     defaults = (
         f"{kind}: {', '.join(f'{name} {value}' for name, value in of.items())}"
         for kind, of in DEFAULTS.items()
     )
     recipe = result.add_argument_group("recipe", "\n".join(defaults))
     recipe.add_argument("--epochs", type=positive, metavar="N", help="passes over the examples")
-    recipe.add_argument(
-        "--length",
-        type=whole(3),
-        nargs="+",
-        metavar="N",
-        help="longest window of a text in tokens; of several each has its share of the epochs, and "
-        "the last one measures",
-    )
+    what = "longest window in tokens; several share the epochs, and the last one measures"
+    recipe.add_argument("--length", type=whole(3), nargs="+", metavar="N", help=what)
     recipe.add_argument("--word-dropout", type=share, metavar="P", help="words shown as [MASK]")
-    recipe.add_argument(
-        "--teacher", choices=("nb-svm", "none"), help="a linear model of n-grams to distil from"
-    )
+    kinds, what = ("nb-svm", "none"), "a linear model of n-grams to distil from"
+    recipe.add_argument("--teacher", choices=kinds, help=what)
     recipe.add_argument("--teacher-weight", type=share, default=0.9, help="(%(default)s)")
     add_common(result, recipe, "the name of --data")
     return result

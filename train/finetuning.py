@@ -20,7 +20,7 @@ from train.examples import Texts, Windows, padded
 from train.families import load_model, load_tokenizer, new_model, new_tokenizer, positions_of
 from train.finetune import DEFAULTS
 from train.initialise import pca_embeddings
-from train.running import run, write
+from train.running import train, write
 from train.teacher import NbSvm
 
 _STEPS = 500  # of a new model at least, where --epochs is not given
@@ -28,7 +28,7 @@ _TURN, _SLANT, _GROW, _SHIFT = 0.2, 0.2, 0.15, 1.0
 """Most that a training image is turned (radians), slanted, stretched and shifted (pixels)."""
 
 
-def finetune(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     """Train as the options say, and write checkpoint and figures."""
     if options.model is None and options.freeze:
         raise UserError("--freeze without --model would train a classifier on random features")
@@ -56,7 +56,7 @@ def _settle(options: argparse.Namespace, data: Data) -> None:
 
 def _texts(options: argparse.Namespace, data: Data) -> None:
     if options.model is None:
-        tokenizer = new_tokenizer(options, [x.content for x in data.splits["train"]])
+        tokenizer = new_tokenizer(options, [text for text, _ in data.splits["train"]])
         model = new_model(options, data.task, data.names, len(tokenizer))
         if options.embeddings == "minilm" and options.family != "roberta":
             pca_embeddings(model.get_input_embeddings().weight)
@@ -71,23 +71,23 @@ def _texts(options: argparse.Namespace, data: Data) -> None:
         split: Texts(found, data.task, tokenizer, lengths[-1])
         for split, found in data.splits.items()
     }
-    train, teacher = splits.pop("train"), None
+    texts, teacher = splits.pop("train"), None
     if options.teacher == "nb-svm" and data.task == CLASSIFICATION:
-        teacher = NbSvm(train.ids, train.labels, len(data.names))
+        teacher = NbSvm(texts.ids, texts.labels, len(data.names))
     if data.task == REGRESSION:  # learned in units of the deviation
-        mean, deviation = np.mean(train.labels, axis=0), np.std(train.labels, axis=0)
+        mean, deviation = np.mean(texts.labels, axis=0), np.std(texts.labels, axis=0)
         deviation = np.where(deviation > 0, deviation, 1)
-        for found in (train, *splits.values()):
+        for found in (texts, *splits.values()):
             found.labels = ((found.labels - mean) / deviation).astype(np.float32)
-    windows = Windows(train, lengths, options.epochs, options.seed, options.word_dropout, teacher)
-    trainer = run(
+    windows = Windows(texts, lengths, options.epochs, options.seed, options.word_dropout, teacher)
+    trainer = train(
         options,
         model,
         windows,
         splits["validation"],
         data.task,
         partial(padded, padding=tokenizer.pad_token_id or 0),
-        lengths=[min(len(ids), max(lengths)) for ids in train.ids],
+        lengths=[min(len(ids), max(lengths)) for ids in texts.ids],
         teacher_weight=options.teacher_weight,
     )
     if data.task == REGRESSION:
@@ -121,13 +121,13 @@ def _images(options: argparse.Namespace, data: Data) -> None:
     model = new_model(options, data.task, data.names, 0)
     splits = {
         split: [
-            {"pixel_values": x.content[None].astype(np.float32) / 255 * 2 - 1, "labels": x.target}
-            for x in found
+            {"pixel_values": image[None].astype(np.float32) / 255 * 2 - 1, "labels": label}
+            for image, label in found
         ]
         for split, found in data.splits.items()
     }
-    train = splits.pop("train")
-    trainer = run(options, model, train, splits["validation"], data.task, moved=moved)
+    examples = splits.pop("train")
+    trainer = train(options, model, examples, splits["validation"], data.task, moved=moved)
     size = {"height": 8, "width": 8}
     processor = ViTImageProcessorPil(size=size, image_mean=[0.5], image_std=[0.5], resample=2)
     write(options, trainer, splits, processor)

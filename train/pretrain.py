@@ -4,7 +4,6 @@ Then `python -m train.finetune --model DIR` makes a classifier of it. After Ctrl
 same command with --resume goes on from the last evaluation.
 """
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,12 +25,7 @@ FUSED = "bert2rtl-fused"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    def command(options: argparse.Namespace) -> None:
-        from train.pretraining import pretrain  # torch takes seconds
-
-        pretrain(options)
-
-    return run_training(command, parser(), argv)
+    return run_training(parser(), "train.pretraining", argv)
 
 
 def parser() -> Parser:

@@ -13,10 +13,10 @@ from train.command import check_place
 from train.encoders import only_masked
 from train.families import MASKED, new_model, new_tokenizer
 from train.initialise import attend_to_neighbours
-from train.running import run, write
+from train.running import train, write
 
 
-def pretrain(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     """Train as the options say, and write the checkpoint."""
     if options.length > options.positions:
         raise UserError(
@@ -30,8 +30,8 @@ def pretrain(options: argparse.Namespace) -> None:
     ends = tokenizer.cls_token_id, tokenizer.sep_token_id
     ids = np.array([i for text in encoded for i in (*text, ends[1])])
     rows = [{"input_ids": row} for row in blocks(ids, options.length, ends)]
-    held_out, train = rows[: options.held_out], rows[options.held_out :]
-    if not train:
+    held_out, others = rows[: options.held_out], rows[options.held_out :]
+    if not others:
         raise UserError(
             f"the texts give {len(rows)} blocks of {options.length} tokens: too few for training "
             f"beside --held-out {options.held_out}"
@@ -41,7 +41,7 @@ def pretrain(options: argparse.Namespace) -> None:
     attend_to_neighbours(model)
     only_masked(model)
     collate = DataCollatorForLanguageModeling(tokenizer, mlm_probability=options.masked)
-    trainer = run(options, model, train, held_out, collate=collate)
+    trainer = train(options, model, others, held_out, collate=collate)
     write(options, trainer, {}, tokenizer)
 
 

@@ -12,13 +12,7 @@ from cli.progress import Bar
 
 import torch
 from torch.nn import functional
-from transformers import (
-    PrinterCallback,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-    default_data_collator,
-)
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_pt_utils import LengthGroupedSampler
 from transformers.trainer_utils import get_last_checkpoint
 
@@ -84,13 +78,13 @@ class Progress(TrainerCallback):
         self.bar.say(f"{at}: loss {loss:.4g}{f', accuracy {accuracy:.4g}' if accuracy else ''}")
 
 
-def run(
+def train(
     options: argparse.Namespace,
     model: Any,
-    train: Any,
+    examples: Any,
     validation: Any,
     task: str | None = None,
-    collate: Callable[..., Any] = default_data_collator,
+    collate: Callable[..., Any] | None = None,
     **settings: Any,
 ) -> Training:
     """Train ``model``; it ends with the weights of the best evaluation.
@@ -98,7 +92,7 @@ def run(
     The best on ``validation`` has the highest accuracy of its ``task``, or without one the least
     loss. Checkpoints go to --out, where --resume finds them. ``settings``: attributes of Training.
     """
-    steps = math.ceil(len(train) / options.batch)
+    steps = math.ceil(len(examples) / options.batch)
     every = steps * math.ceil(options.epochs / _EVALUATIONS)
     options.out.mkdir(parents=True, exist_ok=True)
     files.write_json(options.out / OPTIONS, decisive(options))
@@ -124,7 +118,7 @@ def run(
     trainer = Training(
         model=model,
         args=arguments,
-        train_dataset=train,
+        train_dataset=examples,
         eval_dataset=validation,
         data_collator=collate,
         compute_metrics=task and (lambda found: figures(task, found.predictions, found.label_ids)),

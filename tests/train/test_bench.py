@@ -34,7 +34,7 @@ def quantized(tmp_path, monkeypatch):
 def test_the_sides_are_the_same_checkpoint(quantized):
     """Float is this project's own, and INT8 is near it, for any batch and length."""
     reference = load_model(MODEL, "classification", ("negative", "positive"))
-    these = comparison.sides(reference, None, quantized, 1)
+    these = comparison.sides(reference, None, quantized)
     checkpoint = load(MODEL)
     for length in (5, 40):
         ids = np.random.default_rng(length).integers(1000, 20000, (2, length))
@@ -53,7 +53,7 @@ def test_an_encoder_gives_the_mean_or_the_first_of_its_tokens(quantized):
     with torch.no_grad():
         states = model(torch.from_numpy(ids)).last_hidden_state.numpy()
     for pooling, wanted in {"mean": states.mean(1), "first": states[:, 0]}.items():
-        these = comparison.sides(model, pooling, quantized, 1)
+        these = comparison.sides(model, pooling, quantized)
         for side, tolerance in {"float": 1e-5, "INT8": 0.2}.items():
             np.testing.assert_allclose(these[side](ids), wanted, atol=tolerance)
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from train.data import Example
 from train.examples import Texts, Windows, figures, padded, window
 from train.families import load_tokenizer
 from train.pretraining import blocks
@@ -31,7 +30,7 @@ def tokenizer():
 
 
 def test_training_draws_by_seed_and_epoch_and_the_teacher_sees_whole_windows(tokenizer):
-    texts = Texts([Example("very good " * 500, 1)], "classification", tokenizer, 512)
+    texts = Texts([("very good " * 500, 1)], "classification", tokenizer, 512)
     known = set(texts.ids[0].tolist())
 
     def teacher(ids):
@@ -54,7 +53,7 @@ def test_training_draws_by_seed_and_epoch_and_the_teacher_sees_whole_windows(tok
 
 
 def test_words_have_the_tag_on_their_first_token(tokenizer):
-    found = [Example(("unbelievableness", "is", "great"), (2, None, 1)), Example(("good",), (0,))]
+    found = [(("unbelievableness", "is", "great"), (2, None, 1)), (("good",), (0,))]
     texts = Texts(found, "token-classification", tokenizer, 32)
     batch = padded([texts[0], texts[1]], 0)
     assert batch["attention_mask"].sum(1).tolist() == [len(texts.ids[0]), 3]
