@@ -38,9 +38,8 @@ class Data:
 def read(options: argparse.Namespace) -> Data:
     """The examples that the options name, every one with a target."""
     if options.data == DIGITS:
-        pairs = {split: zip(*digits(split)) for split in SPLITS}
-        splits = {split: [(x, int(y)) for x, y in found] for split, found in pairs.items()}
-        return Data(IMAGES, LABELS, splits)
+        every = {split: [(x, int(y)) for x, y in zip(*digits(split))] for split in SPLITS}
+        return Data(IMAGES, LABELS, every)
     layout, task, source = layout_of(options), options.task, options.data
     names = tuple(name.strip() for name in options.names.split(",")) if options.names else ()
     paths = dict(zip(SPLITS, (source, options.validation, options.test)))
@@ -61,14 +60,14 @@ def read(options: argparse.Namespace) -> Data:
         for split, path in paths.items()
         if path is not None
     }
-    every = splits["train"]
-    if task == TOKEN_CLASSIFICATION and {tag for _, tags in every for tag in tags} <= {None}:
+    found = splits["train"]
+    if task == TOKEN_CLASSIFICATION and {tag for _, tags in found for tag in tags} <= {None}:
         raise UserError(f"{source}: no word has a tag, so nothing can be learned of it")
     if "validation" not in splits:
-        order = np.random.default_rng(options.seed).permutation(len(every))
-        last = max(1, round(len(every) / 10))
-        splits["validation"] = [every[i] for i in order[:last]]
-        splits["train"] = [every[i] for i in order[last:]]
+        order = np.random.default_rng(options.seed).permutation(len(found))
+        last = max(1, round(len(found) / 10))
+        splits["validation"] = [found[i] for i in order[:last]]
+        splits["train"] = [found[i] for i in order[last:]]
     if not splits["train"]:
         raise UserError(f"{source} has one text: two or more are needed")
     splits["train"] = splits["train"][: options.limit]
