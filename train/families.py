@@ -30,6 +30,7 @@ _CLASSES = {
 }
 _SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 _BYTE_PAIRS = 8192
+_UNBOUNDED = 8192  # tokens of a model without a table of positions
 
 
 def new_model(options: argparse.Namespace, task: str, names: Sequence[str], vocabulary: int) -> Any:
@@ -144,4 +145,4 @@ def byte_pairs(texts: Sequence[str], size: int | None) -> Any:
 def positions_of(config: Any) -> int:
     """The longest text of a model in tokens; a RoBERTa's begin after the row of pad_token_id."""
     unused = config.pad_token_id + 1 if "roberta" in config.model_type else 0
-    return int(config.max_position_embeddings - unused)
+    return int(getattr(config, "max_position_embeddings", _UNBOUNDED) - unused)

@@ -3,6 +3,7 @@
 import argparse
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from cli import files
@@ -14,7 +15,6 @@ import torch
 from torch.nn import functional
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_pt_utils import LengthGroupedSampler
-from transformers.trainer_utils import get_last_checkpoint
 
 from train.command import OPTIONS, decisive
 from train.curves import curves
@@ -126,17 +126,24 @@ def train(
     for name, value in settings.items():
         setattr(trainer, name, value)
     trainer.remove_callback(PrinterCallback)
-    last = get_last_checkpoint(options.out) if options.resume else None
+    last = _last(options.out) if options.resume else None
     try:
         with Bar(f"training, {steps * options.epochs:,} steps", steps * options.epochs) as bar:
             trainer.add_callback(Progress(bar))
             trainer.train(resume_from_checkpoint=last)
     except KeyboardInterrupt:
-        kept = get_last_checkpoint(options.out) is not None
+        kept = _last(options.out) is not None
         way = "the same command with --resume goes on from the last evaluation"
         raise Interrupted(f"interrupted: {way if kept else 'nothing is kept'}") from None
     trainer.remove_callback(Progress)
     return trainer
+
+
+def _last(out: Path) -> str | None:
+    """The last checkpoint that is whole: the Trainer writes its own state at the end."""
+    found = [path.parent for path in out.glob("checkpoint-*/trainer_state.json")]
+    found.sort(key=lambda path: int(path.name.partition("-")[2]))
+    return str(found[-1]) if found else None
 
 
 def write(
@@ -156,12 +163,8 @@ def write(
         told = trainer.evaluate(found)
         kept = [x for x in ("loss", "accuracy", "f1", "confusion") if f"eval_{x}" in told]
         metrics[split] = {"examples": len(found)} | {x: told[f"eval_{x}"] for x in kept}
-    report = {
-        "options": decisive(options),
-        "best_step": best,
-        "history": history,
-        "metrics": metrics,
-    }
+    report = {"options": decisive(options), "best_step": best, "history": history}
+    report["metrics"] = metrics
     with files.replacing(options.out) as temporary:
         temporary.mkdir()
         if isinstance(model, Fused) or options.family == FUSED:

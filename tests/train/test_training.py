@@ -195,6 +195,7 @@ def test_an_interrupted_run_ends_with_the_bytes_of_a_whole_one(
     assert "the same command with --resume goes on" in capsys.readouterr().err
     assert not (tmp_path / "parts" / "config.json").exists()
     monkeypatch.setattr(running.Progress, "on_step_end", step)
+    (tmp_path / "parts" / "checkpoint-15").mkdir()  # killed while it was written
     for extra, message in {
         (): "holds an interrupted run: --resume goes on, or name another --out",
         ("--resume", "--weight-decay", "0.1"): "was started with weight_decay 0.01 instead of 0.1",
