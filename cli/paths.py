@@ -11,14 +11,15 @@ from pathlib import Path
 from cli.errors import UserError
 from cli.machine import elsewhere
 
-WRITTEN = ("out", "work", "json", "html", "svg", "image", "splits")
+WRITTEN = ("out", "work", "json", "html", "svg", "image", "splits", "coverage")
 """The options that name what is written; all others are read."""
 
 
 def unreadable(path: Path, metavar: str) -> str:
     """Why a path cannot be read as the option asks; "" where the command has to find out."""
-    named = metavar == "NAME|FILE" and len(path.parts) == 1 and not path.suffix
-    if not path.exists() and (path.is_symlink() or not (metavar == "DIR" or named)):
+    if metavar == "NAME|FILE" and not path.exists() and (len(path.parts) > 1 or path.suffix):
+        return f"no data set or file named {str(path)!r}"
+    if not path.exists() and (path.is_symlink() or metavar in ("FILE", "DIR|FILE")):
         return f"{path} does not exist"
     if path.is_dir() and metavar == "FILE":
         return f"{path} is a folder: give a file"

@@ -60,11 +60,6 @@ class Bar:
         if self._bar is not None:
             self._bar.update(units)
 
-    def left(self, units: int) -> None:
-        """So much is left from here."""
-        if self._bar is not None:
-            self._bar.total = self._bar.n + units
-
     def say(self, line: str) -> None:
         """A line that stays, above the bar."""
         if self._bar is not None:

@@ -30,7 +30,7 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any, TypeVar
 
-from cli.errors import ToolError
+from cli.errors import ToolError, UserError
 from cli.machine import ROOT, find_places
 from cli.progress import stage
 
@@ -172,11 +172,13 @@ def _connect(address: str) -> Any:
     try:
         client = answer.get(timeout=2 * CONNECT_SECONDS)
     except queue.Empty:
-        client = TimeoutError("it is silent")
+        client = TimeoutError()
+    if isinstance(client, ValueError):
+        raise UserError(f"--dask {address}: {client}; give tcp://HOST:PORT")
     if isinstance(client, Exception):
         raise ToolError(
-            f"no dask scheduler answers at {address}, {type(client).__name__}: {client}; give "
-            "tcp://HOST:PORT of one that `.venv/bin/dask scheduler` has started"
+            f"no dask scheduler answers at {address} ({type(client).__name__}): start one with "
+            "`.venv/bin/dask scheduler`"
         )
     return client
 

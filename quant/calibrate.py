@@ -240,8 +240,7 @@ class Calibrator:
 
     The table of tokens is that of the texts alone: their rows and the one that reaches furthest,
     which makes the same scale. If ``precise`` is given, all options have it, and what only the
-    other choice needs is not kept. ``centred`` are the choices of the remedy centre: scores that
-    are too large for each of them are refused after a few texts.
+    other choice needs is not kept.
     """
 
     def __init__(
@@ -250,7 +249,6 @@ class Calibrator:
         texts: Sequence[Tokens],
         *,
         precise: bool | None = None,
-        centred: Sequence[bool] = (),
         bar: Bar | None = None,
     ) -> None:
         self.table = checkpoint.arrays[TABLE]
@@ -261,15 +259,12 @@ class Calibrator:
         tokens = np.cumsum([len(text.ids) for text in texts])
         few = 1 + int(np.searchsorted(tokens[:-1], choose.TOKENS))
         self.observers: dict[str, Observer] = {}
-        first = len(some := next(together(self.texts[:few], TOGETHER)))
-        self.exact = self._observe(some)
-        if centred:
-            self._on(some)._require_softmax(centred)
-        if first < few:
-            self.exact = np.vstack([self.exact, self._observe(self.texts[first:few])])
+        self.exact = self._observe(self.texts[:few])
         self._few: Calibrator | None = None  # on the texts that remedies are chosen on
         if few < len(texts):
-            self._few = self._on(self.texts[:few])
+            self._few = copy(self)
+            self._few.texts = self.texts[:few]
+            self._few._forget()
             self._few.observers = {name: copy(x) for name, x in self.observers.items()}
             self.exact = np.vstack([self.exact, self._observe(self.texts[few:])])
 
@@ -284,26 +279,6 @@ class Calibrator:
         return observe_all(
             self.checkpoint, texts, observers=self.observers, advance=self.bar.advance
         )[1]
-
-    def _on(self, texts: list[Tokens]) -> "Calibrator":
-        """A calibrator on some of the texts, with the same observers."""
-        result = copy(self)
-        result.texts = texts
-        result._forget()
-        return result
-
-    def _require_softmax(self, centred: Sequence[bool]) -> None:
-        """CalibrationError where the scores of each choice are too large for 16 bits."""
-        for centre in centred:
-            observers = self._observed(frozenset({"centre"} if centre else ()))[1]
-            try:
-                for i in range(self.checkpoint.spec.layers):
-                    name = f"layer.{i}.scores"
-                    require_softmax(name, observers[name].softmax_error)
-                return
-            except CalibrationError as error:
-                refusal = error
-        raise refusal
 
     def quantize(self, options: Options) -> Quantized:
         """The integer model by these options, without remedies where they are still to be chosen.
@@ -365,12 +340,9 @@ class Calibrator:
         A choice that breaks a bound of the contract counts as infinitely wrong and is not listed.
         """
         remedies = applicable(self.checkpoint.spec)
-        trial, left = self._few or self, len(remedies) + 2
+        trial = self._few or self
 
         def error(names: tuple[str, ...]) -> float:
-            nonlocal left
-            self.bar.left(left * 2 * tokens_of(trial.texts) + 3 * tokens_of(self.texts))
-            left -= 1
             tried = replace(options, remedies=names)
             try:
                 quantized = trial.compact(tried)
@@ -378,8 +350,8 @@ class Calibrator:
             except CalibrationError as refusal:  # said where nothing else is left
                 self.bar.say(f"remedies tried: {choose.named(names)}: {refusal}")
                 return inf
-            if trial is self:
-                self._keep(tried, quantized, found)
+            if trial is self and (self._made is None or choose.better(self._made[2], found)):
+                self._made = tried, quantized, found  # it will be asked for again
             self.bar.say(f"remedies tried: {choose.named(names)}: error {found:.3g}")
             return found
 
@@ -387,11 +359,6 @@ class Calibrator:
         return replace(options, remedies=chosen), {
             choose.joined(names): found for names, found in trials.items() if found < inf
         }
-
-    def _keep(self, options: Options, quantized: Quantized, error: float) -> None:
-        """Of the models of trials the one that is chosen so far: it will be asked for again."""
-        if self._made is None or choose.better(self._made[2], error):
-            self._made = options, quantized, error
 
     def _observed(self, names: frozenset[str]) -> tuple[Arrays | Rewritten, dict[str, Observer]]:
         """A rewritten encoder and what was seen of it.
@@ -446,24 +413,16 @@ def calibrate(
     tried = 0 if options.remedies is not None else len(applicable(spec)) + 2
     expected = 4 * tokens + 2 * tried * min(tokens, choose.TOKENS)
     with Bar(begins, expected) as bar:
-        calibrator = Calibrator(
-            checkpoint,
-            texts,
-            precise=options.precise,
-            centred=[False, True] if options.remedies is None else ["centre" in options.remedies],
-            bar=bar,
-        )
+        calibrator = Calibrator(checkpoint, texts, precise=options.precise, bar=bar)
         trials: dict[str, float] = {}
         if options.remedies is None:
             options, trials = calibrator.choose(options)
         else:
             useful = tuple(name for name in options.remedies if name in applicable(spec))
             options = replace(options, remedies=useful)
-        bar.left(3 * tokens)
         quantized = calibrator.quantize(options)
         likeness = calibrator.likeness(quantized)
         del calibrator  # what was observed takes as much memory as the weights
-        bar.left(tokens)
         bar.say(f"checking the integer model with {choose.named(options.remedies or ())}")
         errors = check(checkpoint, quantized, texts, bar.advance)
     verdict = judge(errors, likeness, len(texts), spec.task, spec.inputs)

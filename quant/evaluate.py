@@ -40,7 +40,7 @@ from quant.foreign.tokenizer import Tokens
 from quant.images import data as images
 from quant.measure.tasks import UNCOUNTED, Evaluation, task_of
 from quant.model.spec import LABELLED, TEXTS, EncoderSpec
-from quant.quantized_model import Outputs
+from quant.quantized_model import run_share
 from quant.texts.corpora import CORPORA, SPLITS
 from quant.texts.data_file import Review, add_columns, layout_of
 
@@ -50,9 +50,6 @@ errors are summed in one order."""
 LISTED = 5
 WIDTH = 40
 
-Share = tuple[Sequence[Tokens], bool]
-"""Some texts, and whether their tensors are compared."""
-
 EXAMPLES = """\
 examples:
   python -m quant.evaluate
@@ -60,12 +57,6 @@ examples:
   python -m quant.evaluate --dask tcp://head:8786
   python -m quant.evaluate --model my-model --data reviews.csv --tokens 128
 """
-
-
-def run(classifier: Classifier, share: Share) -> Outputs:
-    """Both models on some texts, for `cli.workers.each`."""
-    texts, traced = share
-    return classifier.run(texts, traced=len(texts) if traced else 0)
 
 
 def evaluate(
@@ -82,13 +73,13 @@ def evaluate(
     """
     spec = classifier.require_checkpoint().spec
     cases = {
-        f"text {first}": (texts[first : first + SHARE], first == 0)
+        f"text {first}": (texts[first : first + SHARE], 0 if first else SHARE)
         for first in range(0, len(texts), SHARE)
     }
     found = []
     says = f"evaluating float and golden: {counted(len(texts), spec.inputs)}"
     with Bar(says, len(texts), spec.inputs) as bar:
-        for name, outputs in each(run, classifier, cases, jobs=jobs, dask=dask):
+        for name, outputs in each(run_share, classifier, cases, jobs=jobs, dask=dask):
             found.append(outputs)
             bar.advance(len(cases[name][0]))
     floats, integers = (

@@ -135,6 +135,12 @@ class QuantizedModel:
         return result
 
 
+def run_share(model: QuantizedModel, share: tuple[Sequence[Tokens], int]) -> Outputs:
+    """Both models on some texts, of which so many are traced, for `cli.workers.each`."""
+    texts, traced = share
+    return model.run(texts, traced=traced)
+
+
 def _places(directory: Path, quantized: Path) -> Iterator[Path]:
     """The checkpoint's path as calibration had it, and its ends in the folders above the model."""
     yield directory

@@ -24,7 +24,7 @@ from sim.bench import PassedTest, run_bench
 from sim.builds import BUILDS
 from sim.reference import Reference
 from tb import activity, vectors
-from tb.activity import PROBES, Record
+from tb.activity import Record
 from tb.case import Case, Inference, accelerator_inference, attention_inference, write_case
 from tb.sequences import Sequence
 
@@ -116,7 +116,6 @@ def _play(unit: str, program: Program, inference: Inference, around: Surrounding
         config,
         testcases=["case"],
         env=env,
-        probes=PROBES if unit == WHOLE else (),
         waves=around.waves,
     )
     seconds = time.perf_counter() - begin

@@ -37,7 +37,6 @@ from sim.play import ATTENTION, WHOLE, Surroundings, Verified
 from sim.reference import Reference, reference
 from sim.simulators import SIMULATORS
 from sim.waves import write_views
-from tb.activity import PROBES
 from tb.trace import CAUSES
 
 DESCRIPTION = """\
@@ -214,7 +213,7 @@ def build_ahead(config: Config, simulator: str, waves: bool) -> None:
     """Build the accelerator as a run of it does."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C is told by the command alone
     with suppress(ToolError, ValueError, OSError):
-        with built(generated(WHOLE, config), simulator, probes=PROBES, waves=waves):
+        with built(generated(WHOLE, config), simulator, waves=waves):
             pass
 
 

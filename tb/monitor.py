@@ -19,10 +19,13 @@ class Monitor:
     ----------
     sheet
         Data sheet of the unit: which trace ports there are, and their layouts.
+    stalls
+        Also record why the array reads no operand.
     """
 
-    def __init__(self, dut: Any, sheet: dict[str, Any]) -> None:
+    def __init__(self, dut: Any, sheet: dict[str, Any], *, stalls: bool = False) -> None:
         self.dut, self.ports = dut, sheet["ports"]
+        self.watched = ("active", "operation", *(("stall",) if stalls else ()))
         self.groups = [group for group in TRACE_PORTS if group[0] in self.ports]
         self.recorded: dict[str, Recorded] = {}
         #: (cycle, value) of every change of these ports, where the unit has them.
@@ -41,7 +44,7 @@ class Monitor:
                 )
         self.changes = {
             name: [(now(), int(getattr(self.dut, f"trace_{name}").value))]
-            for name in ("active", "operation")
+            for name in self.watched
             if f"trace_{name}" in self.ports
         }
 

@@ -98,8 +98,7 @@ class Session:
         self.random = Random(case.seed)
         config = Config(**machine.sheet["configuration"])
         self.lanes, self.width = config.lanes, config.stream_width
-        self.monitor = Monitor(machine.dut, machine.sheet)
-        self.recorder = activity.Recorder(machine, self.monitor) if active else None
+        self.monitor = Monitor(machine.dut, machine.sheet, stalls=active)
         self.result = Recorded(machine.result.width, False, 1)
         self.sink = Sink(machine.result, self.clock, self.random, self._take, case.stall)
         self.memory: Rows | None = None
@@ -128,8 +127,6 @@ class Session:
         if self.memory is not None:
             self.memory.queue.clear()
             coroutines += [self.memory.sink.serve(), self.memory.serve()]
-        if self.recorder is not None:
-            coroutines += self.recorder.watch()
         self.lasting = [cocotb.start_soon(coroutine) for coroutine in coroutines]
 
     async def _reset(self) -> None:
@@ -181,8 +178,6 @@ class Session:
             packed = inference.rows.reshape(len(inference.rows), -1, self.lanes).view(np.uint8)
             self.memory.table = _Table(packed)
         self.monitor.clear()
-        if self.recorder is not None:
-            self.recorder.clear()
         self.result = Recorded(machine.result.width, False, 1)
         self.sink.passed = Passed()
         sources = self._sources(inference)
@@ -349,12 +344,12 @@ async def check_case(machine: Machine, case: Case, digest: str = "") -> None:
 
     Where BERT2RTL_ACTIVITY names a file, it gets the record of the last inference's activity.
     """
-    session = Session(machine, case, active="BERT2RTL_ACTIVITY" in os.environ)
+    wanted = os.environ.get("BERT2RTL_ACTIVITY")
+    session = Session(machine, case, active=wanted is not None)
     results = await session.play()
-    if session.recorder is not None and results[-1].facts["result"]:
-        cycles = results[-1].facts["cycles"]
-        record = session.recorder.record(digest, cycles, session.sink.passed.latest)
-        activity.write(os.environ["BERT2RTL_ACTIVITY"], record)
+    if wanted is not None and results[-1].facts["result"]:
+        cycles, end = results[-1].facts["cycles"], session.sink.passed.latest
+        activity.write(wanted, activity.recorded(session.monitor, digest, cycles, end))
     if "BERT2RTL_REPORT" in os.environ:
         report = {
             "case": digest,

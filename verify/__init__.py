@@ -1,1 +1,1 @@
-"""Checks of the checks: fuzzing, mutation, coverage."""
+"""Checks of the checks: fuzzing, mutation."""

@@ -30,6 +30,7 @@ from quant.model.rotary import neighbours, shared, tables
 from quant.model.spec import (
     CLASSIFICATION,
     EMBEDDING,
+    EVERY_TOKEN,
     MULTI_LABEL,
     QUESTION_ANSWERING,
     REGRESSION,
@@ -38,6 +39,7 @@ from quant.model.spec import (
     Arrays,
     CheckpointError,
     EncoderSpec,
+    Floats,
 )
 from quant.model.window import CAUSAL
 
@@ -475,7 +477,8 @@ def load(
 ) -> tuple[EncoderSpec, Arrays, list[str], str]:
     """The spec and arrays of a checkpoint, notes on it, and its class in `transformers`.
 
-    task: as of `choose`.
+    task: the one that is asked for, None for the checkpoint's own. Raises CheckpointError for a
+    tensor that is missing, an option that no row follows, and a head that nothing here computes.
     """
     for name, value in family.must.items():
         allowed = value if isinstance(value, tuple) else (None, value)
@@ -485,185 +488,264 @@ def load(
                 f"{' or '.join(repr(one) for one in allowed if one is not None)}"
             )
     found = [name for name in map(tensors.prefix, family.prefixes) if name]
-    prefix = found[0] if found else ""
-    kind, notes = choose(family, prefix, config, tensors, layout, task)
-    arrays, fields = _encoder(family, prefix, config, tensors)
-    width = fields["hidden"]
-    behind, choices = take(family, prefix, family.heads[kind], config, tensors, layout, width)
+    reading = _Reading(family, found[0] if found else "", config, tensors, layout)
+    kind, notes = reading.choose(task or layout.task)
+    arrays, fields = reading.encoder()
+    behind, choices = reading.head(family.heads[kind], len(arrays.get("layer.0.o.bias", ())))
     if layout.task:  # a pooling of sentence-transformers takes the place of the family's own
         fields = {name: value for name, value in fields.items() if name not in ("pooling", "end")}
     if config.said("auto_map"):
         notes.append("the code that auto_map names is not run: transformers' own class counts")
-    spec = EncoderSpec(**choices | fields)
-    return spec, arrays | behind, notes, f"{family.name}{kind}" if family.prefixes else ""
+    twin = f"{family.name}{kind}" if family.prefixes else ""
+    return EncoderSpec(**choices | fields), arrays | behind, notes, twin
 
 
-def choose(
-    family: Family, prefix: str, config: Options, tensors: Tensors, layout: Layout, task: str | None
-) -> tuple[str, list[str]]:
-    """The kind of a checkpoint's head, and notes on the choice.
+@dataclass(frozen=True)
+class _Reading:
+    """A checkpoint as a row reads it. prefix: how the names of its encoder's tensors begin."""
 
-    The kind is the one that config.json names (architectures), or without that name the one that
-    the tensors behind the encoder fit.
-    task: the one that is asked for, None for the checkpoint's own. Raises CheckpointError where
-    nothing here computes the head, and where the weights have none for the task.
-    """
-    left = {f"{prefix}{name}" for name in family.beside} | set(family.beside)
-    dropped = sorted({name.removeprefix(prefix).split(".")[0] for name in tensors.drop(*left)})
-    notes = [f"{' and '.join(dropped)} is left out: nothing here computes it"] if dropped else []
-    behind = _behind(family, prefix, tensors)
-    asked, names = task or layout.task, " or ".join(f"{family.name}{k}" for k in family.heads)
-    fitting = [
-        kind for kind, head in family.heads.items() if _fits(family, prefix, head, behind, tensors)
-    ]
-    if asked == EMBEDDING:
-        tensors.drop(*behind)
-        said = [f"its head ({behind[0]} ...) is left out"] if behind else []
-        for kind, head in family.heads.items():
-            if head.task == EMBEDDING:
-                return kind, [*said, *notes]
-    if asked is not None:
-        for kind in fitting:
-            own = family.heads[kind].task
-            if own == asked or (own == CLASSIFICATION and asked in (MULTI_LABEL, REGRESSION)):
-                return kind, notes
-        raise CheckpointError(f"the weights have no head for the task {asked}: it must be {names}")
-    classes = config["architectures"]
-    if classes and family.prefixes:
-        for name in classes if isinstance(classes, list) else ():
-            kind = str(name).removeprefix(family.name)
-            if str(name).startswith(family.name) and kind in family.heads:
-                return kind, notes
-        raise CheckpointError(
-            f"config.json: architectures is {classes}: nothing here computes its head, which must "
-            f"be that of {names}; --task {EMBEDDING} takes the encoder without it"
-        )
-    if not fitting:
-        raise CheckpointError(
-            f"config.json names no architectures, and the tensors behind the encoder "
-            f"({', '.join(behind) or 'none'}) are not those of {names}; --task {EMBEDDING} takes "
-            "the encoder without a head"
-        )
-    named = f"config.json names no architectures: by its weights {family.name}{fitting[0]}"
-    return fitting[0], [named, *notes] if family.prefixes else notes
+    family: Family
+    prefix: str
+    config: Options
+    tensors: Tensors
+    layout: Layout
 
+    def choose(self, asked: str | None) -> tuple[str, list[str]]:
+        """The kind of the head, and notes on the choice.
 
-def _behind(family: Family, prefix: str, tensors: Tensors) -> list[str]:
-    """The names of the tensors that do not belong to the encoder."""
-    own = family.own
-    return sorted(
-        name
-        for name in tensors.names
-        if not (name.startswith(prefix) if prefix else name.split(".")[0] in own)
-    )
-
-
-def _fits(family: Family, prefix: str, head: Head, behind: Sequence[str], tensors: Tensors) -> bool:
-    """Whether the tensors behind the encoder are those of this head."""
-    layers = [name for name in (*head.layers, head.norm) if name and name != POOLER]
-    needed = {f"{name}.weight" for name in layers}
-    last = tensors.width(f"{head.layers[-1]}.weight") if head.layers else 0
-    return (
-        needed <= set(behind) <= needed | {f"{name}.bias" for name in layers}
-        and (POOLER not in head.layers or f"{prefix}{family.pooler}.weight" in tensors)
-        and (not head.labels or last == len(head.labels))
-    )
-
-
-def _encoder(
-    family: Family, prefix: str, config: Options, tensors: Tensors
-) -> tuple[Arrays, dict[str, Any]]:
-    """The arrays in front of the head, and the fields of EncoderSpec."""
-    fields = _fields(family, config)
-    arrays: Arrays = {}
-    rotary, rms = fields.pop("rotary", False), fields.get("rms_norm", False)
-    absent = {
-        "embedding.position": rotary,
-        "embedding.type": not fields["types"],
-        "embedding.norm": not fields.get("embedding_norm", True),
-        "embedding.projection": not fields.get("embedding_size"),
-        "embedding.task": f"{prefix}{family.tables.get('embedding.task')}.weight" not in tensors,
-    }
-    for name, there in family.tables.items():
-        sources = [f"{prefix}{one}" for one in there.split("|")]
-        source = next((one for one in sources if f"{one}.weight" in tensors), sources[0])
-        if absent.get(name):
-            tensors.drop(*(f"{one}." for one in sources) if name == "embedding.position" else ())
-        elif name.endswith("norm"):
-            arrays |= tensors.norm(source, name, not rms)
-        elif name.endswith("projection"):
-            arrays |= tensors.linear(source, name)
-        elif name == BIAS:
-            buckets = [x if isinstance(x, int) else integer(config, x) for x in family.buckets]
-            before = fields.get("position_offset", 0)
-            rows = arrays.get("embedding.position", ())
-            tokens = len(rows) - before if len(rows) else fields["positions"]
-            arrays |= tensors.position_bias(f"{source}.weight", buckets[0], buckets[1], tokens)
-            fields["position_bias"] = True
-        else:
-            arrays[name] = tensors.take(f"{source}.weight")
-            tensors.drop(*(f"{one}.weight" for one in sources))  # one table by two names
-    names = [f"{prefix}{family.layer.format(i)}" for i in range(fields["layers"])]
-    if family.stack:
-        names = family.stack(config, f"{prefix}{family.layer}")
-        fields["layers"] = len(names)
-    shared_by = {name: _layer(family, name, tensors, fields) for name in dict.fromkeys(names)}
-    for i, name in enumerate(names):
-        arrays |= {f"layer.{i}.{part}": array for part, array in shared_by[name].items()}
-    if family.adapt:
-        family.adapt(config, arrays, fields)
-    if fields.get("embedding_size"):
-        _widen(arrays, fields)
-    if "embedding.position" not in arrays:
-        arrays["embedding.position"] = np.zeros((fields["positions"], fields["hidden"]), np.float32)
-    if rotary:
-        _rotate(family, prefix, config, tensors, arrays, fields)
-    if groups := fields.get("kv_heads"):
-        if not isinstance(groups, int) or fields["heads"] % groups:
+        asked: a task. Without one config.json names the kind (architectures), or without that name
+        the tensors behind the encoder do.
+        """
+        family, tensors = self.family, self.tensors
+        left = {f"{self.prefix}{name}" for name in family.beside} | set(family.beside)
+        dropped = {n.removeprefix(self.prefix).split(".")[0] for n in tensors.drop(*left)}
+        out = f"{' and '.join(sorted(dropped))} is left out: nothing here computes it"
+        notes = [out] if dropped else []
+        behind = [name for name in sorted(tensors.names) if not self._of_encoder(name)]
+        fitting = [kind for kind, head in family.heads.items() if self._fits(head, behind)]
+        allowed = [kind for kind, head in family.heads.items() if head.task == EMBEDDING]
+        if asked == EMBEDDING and allowed:
+            tensors.drop(*behind)
+            head = [f"its head ({behind[0]} ...) is left out"] if behind else []
+            return allowed[0], [*head, *notes]
+        names = " or ".join(f"{family.name}{kind}" for kind in family.heads)
+        if asked is not None:
+            one = CLASSIFICATION if asked in (MULTI_LABEL, REGRESSION) else asked
+            for kind in fitting:
+                if family.heads[kind].task in (asked, one):
+                    return kind, notes
+            raise CheckpointError(f"the weights have no head for the task {asked}: {names} have")
+        if (classes := self.config["architectures"]) and family.prefixes:
+            for name in map(str, classes if isinstance(classes, list) else ()):
+                kind = name.removeprefix(family.name)
+                if name.startswith(family.name) and kind in family.heads:
+                    return kind, notes
             raise CheckpointError(
-                f"config.json: num_key_value_heads is {groups!r}: it must be a divisor of "
-                f"num_attention_heads, {fields['heads']}"
+                f"config.json: architectures is {classes}: nothing here computes its head, which "
+                f"must be that of {names}; --task {EMBEDDING} takes the encoder without it"
             )
-        for i in range(fields["layers"]):
-            arrays |= shared(arrays, f"layer.{i}", fields["heads"], groups)
-    return arrays, fields
+        if not fitting:
+            raise CheckpointError(
+                f"config.json names no architectures, and the tensors behind the encoder "
+                f"({', '.join(behind) or 'none'}) are not those of {names}; --task {EMBEDDING} "
+                "takes the encoder without a head"
+            )
+        named = f"config.json names no architectures: by its weights {family.name}{fitting[0]}"
+        return fitting[0], [named, *notes] if family.prefixes else notes
 
+    def _of_encoder(self, name: str) -> bool:
+        if self.prefix:
+            return name.startswith(self.prefix)
+        return name.split(".")[0] in self.family.own
 
-def _fields(family: Family, config: Options) -> dict[str, Any]:
-    if family.fixed.get("rotary"):
-        config.complete()  # its class makes rope_parameters of older options
-    fields: dict[str, Any] = {}
-    for name, option in (_CONFIG | dict(family.config)).items():
-        if name in family.fixed:
-            continue
-        if callable(option):
-            fields[name] = option(config)
-        else:
+    def _fits(self, head: Head, behind: Sequence[str]) -> bool:
+        """Whether the tensors behind the encoder are those of this head."""
+        layers = [name for name in (*head.layers, head.norm) if name and name != POOLER]
+        needed = {f"{name}.weight" for name in layers}
+        last = self.tensors.width(f"{head.layers[-1]}.weight") if head.layers else 0
+        pooled = f"{self.prefix}{self.family.pooler}.weight" in self.tensors
+        return (
+            needed <= set(behind) <= needed | {f"{name}.bias" for name in layers}
+            and (POOLER not in head.layers or pooled)
+            and (not head.labels or last == len(head.labels))
+        )
+
+    def encoder(self) -> tuple[Arrays, dict[str, Any]]:
+        """The arrays in front of the head, and the fields of EncoderSpec."""
+        family, tensors, fields = self.family, self.tensors, self._fields()
+        arrays: Arrays = {}
+        rotary = fields.pop("rotary", False)
+        task = f"{self.prefix}{family.tables.get('embedding.task')}.weight"
+        absent = {
+            "embedding.position": rotary,
+            "embedding.type": not fields["types"],
+            "embedding.norm": not fields.get("embedding_norm", True),
+            "embedding.projection": not fields.get("embedding_size"),
+            "embedding.task": task not in tensors,
+        }
+        for name, there in family.tables.items():
+            names, source = self._place("", there)
+            if absent.get(name):
+                tensors.drop(*(f"{x}." for x in names) if name == "embedding.position" else ())
+            elif name.endswith("norm"):
+                arrays |= tensors.norm(source, name, not fields.get("rms_norm"))
+            elif name.endswith("projection"):
+                arrays |= tensors.linear(source, name)
+            elif name == BIAS:
+                count, far = (x if isinstance(x, int) else integer(self.config, x)
+                              for x in family.buckets)  # fmt: skip
+                rows = len(arrays.get("embedding.position", ())) or fields["positions"]
+                tokens = rows - fields.get("position_offset", 0)
+                arrays |= tensors.position_bias(f"{source}.weight", count, far, tokens)
+                fields["position_bias"] = True
+            else:
+                arrays[name] = tensors.take(f"{source}.weight")
+                tensors.drop(*(f"{x}.weight" for x in names))  # one table by two names
+        layers = [family.layer.format(i) for i in range(fields["layers"])]
+        layers = family.stack(self.config, family.layer) if family.stack else layers
+        fields["layers"] = len(layers)
+        own = {name: self._layer(name, fields) for name in dict.fromkeys(layers)}
+        for i, name in enumerate(layers):
+            arrays |= {f"layer.{i}.{part}": array for part, array in own[name].items()}
+        if family.adapt:
+            family.adapt(self.config, arrays, fields)
+        if fields.get("embedding_size"):
+            _widen(arrays, fields)
+        size = (fields["positions"], fields["hidden"])
+        arrays.setdefault("embedding.position", np.zeros(size, np.float32))
+        if rotary:
+            self._rotate(arrays, fields)
+        if groups := fields.get("kv_heads"):
+            if not isinstance(groups, int) or fields["heads"] % groups:
+                raise CheckpointError(
+                    f"config.json: num_key_value_heads is {groups!r}: it must be a divisor of "
+                    f"num_attention_heads, {fields['heads']}"
+                )
+            for i in range(fields["layers"]):
+                arrays |= shared(arrays, f"layer.{i}", fields["heads"], groups)
+        return arrays, fields
+
+    def _place(self, inside: str, there: str) -> tuple[list[str], str]:
+        """The names that a table or layer may have, and the one that it has."""
+        names = [f"{self.prefix}{inside}{name}" for name in there.split("|")]
+        return names, next((name for name in names if f"{name}.weight" in self.tensors), names[0])
+
+    def _fields(self) -> dict[str, Any]:
+        family, config = self.family, self.config
+        if family.fixed.get("rotary"):
+            config.complete()  # its class makes rope_parameters of older options
+        fields: dict[str, Any] = {}
+        for name, option in (_CONFIG | dict(family.config)).items():
+            if name in family.fixed:
+                continue
+            if callable(option):
+                fields[name] = option(config)
+                continue
             read: Any = {"activation": activation, "epsilon": number}.get(name, integer)
             fields[name] = read(config, option)
             if name == "layers" and fields[name] > LAYERS_MAX:
                 raise CheckpointError(
                     f"config.json: {option} is {fields[name]}: it must be at most {LAYERS_MAX:,}"
                 )
-    fields |= family.fixed
-    if "head_size" not in fields:
-        fields["head_size"] = head_size(fields["hidden"], fields["heads"])
-    return fields
+        fields |= family.fixed
+        if "head_size" not in fields:
+            fields["head_size"] = head_size(fields["hidden"], fields["heads"])
+        return fields
 
+    def _layer(self, layer: str, fields: dict[str, Any]) -> Arrays:
+        """The arrays of one layer, by their names below it."""
+        arrays: Arrays = {}
+        for ours, there in self.family.parts.items():
+            if ours == "ffn.gate" and not fields.get("gated"):
+                continue
+            _, name = self._place(f"{layer}.", there)
+            if not ours.startswith("norm"):
+                arrays |= self.tensors.linear(name, *ours.split())
+            elif fields.get("first_norm", True) or f"{name}.weight" in self.tensors:
+                arrays |= self.tensors.norm(name, ours, not fields.get("rms_norm"))
+        return arrays
 
-def _layer(family: Family, source: str, tensors: Tensors, fields: dict[str, Any]) -> Arrays:
-    """The arrays of one layer, by their names below it."""
-    arrays: Arrays = {}
-    for ours, there in family.parts.items():
-        if ours == "ffn.gate" and not fields.get("gated"):
-            continue
-        names = [f"{source}.{one}" for one in there.split("|")]
-        name = next((one for one in names if f"{one}.weight" in tensors), names[0])
-        if not ours.startswith("norm"):
-            arrays |= tensors.linear(name, *ours.split())
-        elif fields.get("first_norm", True) or ours != "norm1" or f"{name}.weight" in tensors:
-            arrays |= tensors.norm(name, ours, not fields.get("rms_norm"))
-    return arrays
+    def _rotate(self, arrays: Arrays, fields: dict[str, Any]) -> None:
+        """Rotary positions: a table for each type of layer, and channels of Q and K in pairs."""
+        config, size, layers = self.config, fields["head_size"], fields["layers"]
+        if size % 2 or config.said("head_dim") not in (None, size):
+            raise CheckpointError(
+                f"layer.0.q: a head has {size} channels, and head_dim is "
+                f"{config.said('head_dim')!r}: it must be the hidden size over the heads, and "
+                "even, since they are turned in pairs"
+            )
+        kinds = config.said(TYPES) or ["full_attention"] * layers
+        if not isinstance(kinds, list) or len(kinds) != layers:
+            raise CheckpointError(f"config.json: {TYPES} is {kinds!r}: one of each layer is needed")
+        used = list(dict.fromkeys(kinds))
+        given = config["rope_parameters"] or {"rope_theta": config["rope_theta"]}
+        end = "rotary_embeddings.inv_freq"
+        kept = sorted((name for name in self.tensors.names if name.endswith(end)), key=len)
+        own = [self.tensors.take(name) for name in kept]  # of each layer in old files of ESM
+        for j, kind in enumerate(used):
+            found = rope(given[kind] if isinstance(given, dict) and kind in given else given, size)
+            frequencies = own[0].astype(np.float32) if own else found.frequencies
+            if frequencies.shape != (size // 2,):
+                raise CheckpointError(
+                    f"{kept[0]} has shape {frequencies.shape}: a head of {size} channels needs "
+                    f"{size // 2}"
+                )
+            cos_sin = tables(frequencies, fields["positions"], size)
+            arrays |= {f"rotary.{j}.{n}": x for n, x in zip(("cos", "sin"), cos_sin, strict=True)}
+            for i in (i for i in range(layers) if kinds[i] == kind):
+                for name in (f"layer.{i}.{k}.{part}" for k in "qk" for part in ("weight", "bias")):
+                    # what turns is at most 1: Q and K take the factor
+                    arrays[name] = arrays[name] * np.float32(found.factor)
+                arrays |= neighbours(arrays, f"layer.{i}", size, size)
+        fields["rotary"] = tuple(used.index(kind) for kind in kinds)
+
+    def head(self, head: Head, width: int) -> tuple[Arrays, dict[str, Any]]:
+        """The arrays of a head, and the fields of EncoderSpec that it decides.
+
+        width: of what the encoder gives. A pooler that the head does not read is left out.
+        """
+        arrays: Arrays = {}
+        config, pooler = self.config, f"{self.prefix}{self.family.pooler}"
+        for j, name in enumerate(head.layers):
+            arrays |= self.tensors.linear(pooler if name == POOLER else name, f"head.{j}")
+        if POOLER not in head.layers:
+            self.tensors.drop(f"{pooler}.")
+        fields: dict[str, Any] = {"task": head.task, "labels": head.labels}
+        if head.task == EMBEDDING:
+            fields["pooling"] = self.layout.pooling
+            if not head.layers:
+                return identity(width), fields
+            return arrays, fields | {"width": len(arrays["head.0.weight"])}
+        last, between = arrays[f"head.{len(head.layers) - 1}.weight"], head.between
+        if head.norm:
+            between = activation(config, "classifier_activation")
+            arrays |= self.tensors.norm(head.norm, "head.norm")
+            fields["head_norm"] = True
+        fields["head_activations"] = (between,) * (len(head.layers) - 1)
+        if head.labels and len(last) != len(head.labels):
+            raise CheckpointError(
+                f"{head.layers[-1]} has {len(last)} outputs: it must have {len(head.labels)}, "
+                f"{' and '.join(head.labels)}"
+            )
+        if head.task in EVERY_TOKEN:
+            labels = head.labels or labels_of(config, last)
+            return arrays, fields | {"labels": labels, "pooling": "none"}
+        if poolings := self.family.poolings:
+            if (name := config["classifier_pooling"]) not in poolings:
+                raise CheckpointError(
+                    f"head.0: classifier_pooling is {name!r}: it must be {' or '.join(poolings)}"
+                )
+            fields["pooling"] = poolings[name]
+        return arrays, fields if head.labels else fields | self._answers(last)
+
+    def _answers(self, classifier: Floats) -> dict[str, Any]:
+        """The task and the labels; of a CrossEncoder scores, one each or a class of several."""
+        answers, function = answers_of(self.config, classifier), self.layout.function
+        if function is None:
+            return answers
+        if len(answers["labels"]) == 1:
+            return answers | {"task": REGRESSION, "function": function or SIGMOID}
+        return answers | {"task": MULTI_LABEL if function == SIGMOID else CLASSIFICATION}
 
 
 def _widen(arrays: Arrays, fields: dict[str, Any]) -> None:
@@ -682,109 +764,3 @@ def _widen(arrays: Arrays, fields: dict[str, Any]) -> None:
             x = x * np.sqrt(size / hidden)
         room = [(0, 0)] * (x.ndim - 1) + [(0, hidden - size)]
         arrays[key] = np.pad(x, room).astype(np.float32)
-
-
-def _rotate(
-    family: Family,
-    prefix: str,
-    config: Options,
-    tensors: Tensors,
-    arrays: Arrays,
-    fields: dict[str, Any],
-) -> None:
-    """Rotary positions: a table for each type of layer, and the channels of Q and K in pairs."""
-    size, layers = fields["head_size"], fields["layers"]
-    if size % 2 or config.said("head_dim") not in (None, size):
-        raise CheckpointError(
-            f"layer.0.q: a head has {size} channels, and head_dim is {config.get('head_dim')!r}: "
-            "it must be the hidden size over the heads, and even, since they are turned in pairs"
-        )
-    kinds = config.said(TYPES) or ["full_attention"] * layers
-    if not isinstance(kinds, list) or len(kinds) != layers:
-        raise CheckpointError(f"config.json: {TYPES} is {kinds!r}: one of each layer is needed")
-    used = list(dict.fromkeys(kinds))
-    given = config["rope_parameters"] or {"rope_theta": config["rope_theta"]}
-    end = "rotary_embeddings.inv_freq"
-    names = sorted(n for n in tensors.names if n.startswith(prefix) and n.endswith(end))
-    names.sort(key=lambda name: name != f"{prefix}{end}")
-    kept = [tensors.take(name) for name in names]  # of each layer in old files of ESM
-    for j, kind in enumerate(used):
-        found = rope(given[kind] if isinstance(given, dict) and kind in given else given, size)
-        frequencies = kept[0].astype(np.float32) if kept else found.frequencies
-        if frequencies.shape != (size // 2,):
-            raise CheckpointError(
-                f"{names[0]} has shape {frequencies.shape}: a head of {size} channels needs "
-                f"{size // 2}"
-            )
-        cos_sin = tables(frequencies, fields["positions"], size)
-        arrays |= {f"rotary.{j}.{n}": x for n, x in zip(("cos", "sin"), cos_sin, strict=True)}
-        for i in (i for i in range(layers) if kinds[i] == kind):
-            for name in (f"layer.{i}.{k}.{part}" for k in "qk" for part in ("weight", "bias")):
-                # what turns is at most 1: Q and K take the factor
-                arrays[name] = arrays[name] * np.float32(found.factor)
-            arrays |= neighbours(arrays, f"layer.{i}", size, size)
-    fields["rotary"] = tuple(used.index(kind) for kind in kinds)
-
-
-def take(
-    family: Family,
-    prefix: str,
-    head: Head,
-    config: Options,
-    tensors: Tensors,
-    layout: Layout,
-    width: int,
-) -> tuple[Arrays, dict[str, Any]]:
-    """The arrays of a head, and the fields of the EncoderSpec that it decides.
-
-    width: of what the encoder gives, and so of an embedding. A pooler that the head does not read,
-    which only pre-training does, is left out.
-    """
-    arrays: Arrays = {}
-    pooler = f"{prefix}{family.pooler}"
-    for j, name in enumerate(head.layers):
-        arrays |= tensors.linear(pooler if name == POOLER else name, f"head.{j}")
-    if POOLER not in head.layers:
-        tensors.drop(f"{pooler}.")
-    if head.task == EMBEDDING:
-        fields: dict[str, Any] = {"labels": (), "task": EMBEDDING, "pooling": layout.pooling}
-        if head.layers:
-            return arrays, fields | {"width": len(arrays["head.0.weight"])}
-        return identity(width), fields
-    last = arrays[f"head.{len(head.layers) - 1}.weight"]
-    between = head.between
-    if head.norm:
-        between = activation(config, "classifier_activation")
-        arrays |= tensors.norm(head.norm, "head.norm")
-    fields = {"head_activations": (between,) * (len(head.layers) - 1), "head_norm": bool(head.norm)}
-    if head.labels and len(last) != len(head.labels):
-        raise CheckpointError(
-            f"{head.layers[-1]} has {len(last)} outputs: it must have {len(head.labels)}, "
-            f"{' and '.join(head.labels)}"
-        )
-    if head.task in (QUESTION_ANSWERING, TOKEN_CLASSIFICATION):
-        labels = head.labels or labels_of(config, last)
-        return arrays, fields | {"labels": labels, "task": head.task, "pooling": "none"}
-    if family.poolings:
-        fields["pooling"] = _pooling(family, config)
-    if head.labels:
-        return arrays, fields | {"labels": head.labels, "task": head.task}
-    return arrays, fields | _scores(answers_of(config, last), layout.function)
-
-
-def _pooling(family: Family, config: Options) -> str:
-    found = config["classifier_pooling"]
-    if found not in family.poolings:
-        raise CheckpointError(
-            f"head.0: classifier_pooling is {found!r}: it must be {' or '.join(family.poolings)}"
-        )
-    return family.poolings[found]
-
-
-def _scores(answers: dict[str, Any], function: str | None) -> dict[str, Any]:
-    """Of a CrossEncoder, whose outputs are scores: one each, or a class of several."""
-    if function is None:
-        return answers
-    if len(answers["labels"]) == 1:
-        return answers | {"task": REGRESSION, "function": function or SIGMOID}
-    return answers | {"task": MULTI_LABEL if function == SIGMOID else CLASSIFICATION}

@@ -6,11 +6,9 @@ nothing behind reads the checkpoint's own files.
 """
 
 import re
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
-from json import dumps
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from quant.foreign.config import CONFIG, json_object
 from quant.model.spec import CheckpointError
 
 SETTINGS = "tokenizer_config.json"
-_OPTIONS = (SETTINGS, "special_tokens_map.json", "added_tokens.json")
 FILES = (
     *("tokenizer*.json", "vocab*.json", "vocab*.txt", "merges.txt", "tekken.json", "*.model"),
     *("special_tokens_map.json", "added_tokens.json"),
@@ -27,7 +24,6 @@ FILES = (
 
 _LENGTHS = 1 << 20
 """The library says 10^30 where a checkpoint has no limit."""
-_SIDES = ("right", "left")
 _PROBE = f"a \u00e9 \u4e2d \U00013000 {'x' * 200}"
 """Some of it is in no vocabulary."""
 
@@ -73,7 +69,7 @@ def resolve(folder: Path, tokens: int | None = None, lower: bool = False) -> Res
     return Resolved(
         pipeline=backend.to_str(),
         tokens=_length(folder, theirs.model_max_length) if tokens is None else tokens,
-        side=_one_of(folder, "truncation_side", theirs.truncation_side, _SIDES),
+        side=theirs.truncation_side,
         segments="token_type_ids" in theirs.model_input_names,
         special={
             name.removesuffix("_token"): int(getattr(theirs, f"{name}_id"))
@@ -106,10 +102,8 @@ def _theirs(folder: Path, settings: Mapping[str, Any]) -> Any:
     theirs = _read(folder)
     if isinstance(theirs, str):
         raise CheckpointError(
-            _config_culprit(folder)
-            or _culprit(folder, theirs)
-            or f"{folder}: transformers cannot read the tokenizer ({theirs}): it must be a "
-            "tokenizer.json, or the vocabulary files of its class"
+            f"{folder}: transformers cannot read the tokenizer ({theirs}): {SETTINGS} must hold "
+            "what its class takes, beside a tokenizer.json or the vocabulary files of that class"
         )
     fast = getattr(theirs, "is_fast", False) and hasattr(theirs, "backend_tokenizer")
     if not fast and not _of_esm(theirs):
@@ -121,7 +115,7 @@ def _theirs(folder: Path, settings: Mapping[str, Any]) -> Any:
     if isinstance(versions := settings.get("fast_tokenizer_files"), list):
         names |= dict.fromkeys(map(str, versions))
     if not any((folder / name).is_file() for name in names):
-        raise CheckpointError(f"{folder} has no tokenizer: it needs {_either(list(names))}")
+        raise CheckpointError(f"{folder} has no tokenizer: it needs {' or '.join(names)}")
     if theirs.split_special_tokens:
         raise CheckpointError(
             f"{folder / SETTINGS}: split_special_tokens is {theirs.split_special_tokens!r}: "
@@ -182,52 +176,9 @@ def _read(folder: Path) -> Any:
     return theirs
 
 
-def _config_culprit(folder: Path) -> str:
-    """What the library has against config.json, with which it finds the tokenizer; "" for nothing.
-
-    It holds every option to its type, those of training too.
-    """
-    from transformers import AutoConfig
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    if json_object(folder / CONFIG).get("model_type") not in CONFIG_MAPPING:
-        return ""
-    try:
-        AutoConfig.from_pretrained(folder.resolve(), local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # whatever the library makes of the values
-        return (
-            f"{folder / CONFIG}: transformers cannot read it ({_line(error)}): give what the class "
-            "takes there, or leave the option out"
-        )
-    return ""
-
-
-def _culprit(folder: Path, said: str) -> str:
-    """The option without which the library reads the files; "" where there is no such one."""
-    for name in (*_OPTIONS, CONFIG):
-        options = json_object(folder / name) if (folder / name).is_file() else {}
-        for option, value in options.items():
-            if name == CONFIG and option != "tokenizer_class":
-                continue
-            with tempfile.TemporaryDirectory() as made:
-                for file in folder.iterdir():
-                    (Path(made) / file.name).symlink_to(file.resolve())
-                (Path(made) / name).unlink()
-                rest = {key: other for key, other in options.items() if key != option}
-                (Path(made) / name).write_text(dumps(rest))
-                if not isinstance(_read(Path(made)), str):
-                    return (
-                        f"{folder / name}: {option} is {value!r}, and with it "
-                        f"transformers cannot read the tokenizer ({said}): leave it out, or give "
-                        "what its class takes"
-                    )
-    return ""
-
-
-def _length(folder: Path, longest: Any) -> int | None:
+def _length(folder: Path, longest: float) -> int | None:
     """The checkpoint's longest text, None for no limit."""
-    number = isinstance(longest, int | float) and not isinstance(longest, bool)
-    if not number or not longest >= 1 or (longest < _LENGTHS and longest != int(longest)):
+    if not longest >= 1 or (longest < _LENGTHS and longest != int(longest)):
         raise CheckpointError(
             f"{folder / SETTINGS}: model_max_length is {longest!r}: it must be 1 or more, and whole"
         )
@@ -244,19 +195,6 @@ def _lower(backend: Any) -> None:
         rest = [rules[place] for place in range(len(rules))]
     if not any(isinstance(rule, normalizers.Lowercase) for rule in rest):
         backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *rest])
-
-
-def _one_of(folder: Path, name: str, value: Any, allowed: Sequence[str]) -> str:
-    if value not in allowed:
-        raise CheckpointError(
-            f"{folder / SETTINGS}: {name} is {value!r}: it must be {_either(allowed)}"
-        )
-    return str(value)
-
-
-def _either(names: Sequence[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _line(error: BaseException) -> str:

@@ -5,13 +5,12 @@ of its own. A CrossEncoder is a classifier, whose scores may leave through a sig
 Gurevych, "Sentence-BERT" (2019); read as version 6.2 of the library reads them.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from quant.foreign.config import json_object, json_value
+from quant.foreign.config import CONFIG, json_object, json_value
 from quant.model.spec import EMBEDDING, IDENTITY, SIGMOID, CheckpointError
 
 MODULES = "modules.json"
@@ -25,28 +24,9 @@ LENGTHS = tuple(
 _PACKAGE = "sentence_transformers."
 _MODE = "pooling_mode_"
 _POOLINGS = {"cls_token": "first", "cls": "first", "mean_tokens": "mean", "mean": "mean"}
-_EMBEDDERS = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
-_POOLING_OPTIONS = ("word_embedding_dimension", "embedding_dimension", "include_prompt")
-_TASKS = {  # what a Transformer is loaded for, what it gives and under which name
-    False: ("feature-extraction", "last_hidden_state", "token_embeddings"),
-    True: ("sequence-classification", "logits", "scores"),
-}
-_NORMALIZED = ("module_input_name", "module_output_name")
-_LOADING = ("add_pooling_layer", "attn_implementation", "dtype", "torch_dtype", "trust_remote_code")
-_ARGUMENTS = (
-    "model_args",
-    "model_kwargs",
-    "tokenizer_args",
-    "processor_kwargs",
-    "config_args",
-    "config_kwargs",
-)
-_KINDS = (None, "SentenceTransformer", "CrossEncoder")
-_SETTINGS = (
-    *("__version__", "prompts", "default_prompt_name", "model_type", "truncate_dim"),
-    *("similarity_fn_name", "activation_fn", "keep_in_fp32_modules", "requirements"),
-)
-_SIMILARITIES = (None, "cosine", "dot")
+_MODULES = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
+_OUTPUTS = {False: ("last_hidden_state", "token_embeddings"), True: ("logits", "scores")}
+"""What a Transformer gives and under which name, of an embedder and of a CrossEncoder."""
 _FUNCTIONS = {
     "torch.nn.modules.activation.Sigmoid": SIGMOID,
     "torch.nn.Sigmoid": SIGMOID,
@@ -57,14 +37,13 @@ _FUNCTIONS = {
 
 @dataclass(frozen=True)
 class Layout:
-    """What a folder says of the encoder in it.
+    """The facts of a folder about the encoder in it.
 
     encoder: its folder. task: EMBEDDING where a pooling follows it, else None. pooling: as in
-    EncoderSpec; the mean where nothing says so. tokens: the longest text, None for what the
-    tokenizer says. lower: texts are lower-cased before the tokenizer's own rules. function: what
-    the scores of a CrossEncoder go through, None where the folder is no CrossEncoder's and "" where
-    it does not say. notes: what is to be said about it. content: of every file that was read, for
-    the checkpoint's hash.
+    EncoderSpec; the mean where nothing says so. tokens: the longest text, None for that of the
+    tokenizer. lower: texts are lower-cased before the tokenizer's own rules. function: that of the
+    scores of a CrossEncoder, None for another folder and "" for the library's default. notes: to be
+    shown. content: of every file that was read, for the checkpoint's hash.
     """
 
     encoder: Path
@@ -87,43 +66,41 @@ def read(directory: Path) -> Layout:
 def _read(directory: Path, found: list[bytes]) -> Layout:
     file = directory / MODULES
     if not file.is_file():
-        return Layout(directory, function=_cross_encoder(directory / "config.json"))
+        return Layout(directory, function=_cross_encoder(directory / CONFIG))
     modules = json_value(file)
     found.append(file.read_bytes())
     if not isinstance(modules, list) or not all(isinstance(x, dict) for x in modules):
         raise CheckpointError(f"{file} must hold a JSON list of modules")
     kinds = [_kind(file, module) for module in modules]
-    names = [str(module.get("name")) for module in modules]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise CheckpointError(f"{file}: two modules have the name {twice[0]!r}: rename one")
     settings_file = directory / SETTINGS
     settings = _object(settings_file, found) if settings_file.is_file() else {}
     scores = settings.get("model_type") == "CrossEncoder"
-    if settings.get("model_type") not in _KINDS:
-        raise CheckpointError(
-            f"{settings_file}: model_type is {settings['model_type']!r}: only SentenceTransformer "
-            "and CrossEncoder are supported"
-        )
-    _refuse_unknown(settings_file, settings, set(_SETTINGS))
-    allowed = (["Transformer"],) if scores else _EMBEDDERS
-    if kinds not in allowed:
+    if len({str(module.get("name")) for module in modules}) < len(modules) or (
+        kinds != ["Transformer"] if scores else kinds not in _MODULES
+    ):
         raise CheckpointError(
             f"{file}: the modules are {', '.join(kinds)}: only Transformer, Pooling and Normalize, "
-            "in that order, are supported, or of a CrossEncoder Transformer alone"
+            "in that order and of different names, or of a CrossEncoder Transformer alone"
         )
     encoder, *others = (_folder(file, module) for module in modules)
     tokens, lower = _length(encoder, scores, found)
     notes = _prompts(settings_file, settings)
     if scores:
         function = _function(settings_file, settings.get("activation_fn"))
-        function = function or _cross_encoder(encoder / "config.json") or ""
+        function = function or _cross_encoder(encoder / CONFIG) or ""
         return Layout(encoder, None, "mean", tokens, lower, function, notes)
-    pooling_file, *rest = (folder / "config.json" for folder in others)
-    _refuse_vectors(settings_file, settings, normalized="Normalize" in kinds)
+    size, measure = settings.get("truncate_dim"), settings.get("similarity_fn_name")
+    if size is not None or measure not in (None, "cosine", "dot"[: 3 * (len(kinds) == 3)]):
+        raise CheckpointError(
+            f"{settings_file}: truncate_dim is {size!r} and similarity_fn_name {measure!r}: "
+            "vectors are given whole and of length 1: they must be null and cosine, or dot behind "
+            "a Normalize module"
+        )
+    pooling_file, *rest = (folder / CONFIG for folder in others)
     pooling = _pooling(pooling_file, _object(pooling_file, found))
     for normalize in filter(Path.is_file, rest):
         for name, value in _object(normalize, found).items():
-            if name not in _NORMALIZED or value not in (None, "sentence_embedding"):
+            if value not in (None, "sentence_embedding"):
                 raise CheckpointError(
                     f"{normalize}: {name} is {value!r}: only the pooled vector can be normalized, "
                     "which is sentence_embedding: leave it out"
@@ -159,50 +136,26 @@ def _pooling(file: Path, config: Mapping[str, Any]) -> str:
             f"{file}: the pooling is {' and '.join(map(str, modes)) or 'none'}: it must be one of "
             "cls_token (the first token) and mean_tokens"
         )
-    known = {name for name in config if name.startswith(_MODE)} | {
-        *_POOLING_OPTIONS,
-        "pooling_mode",
-    }
-    _refuse_unknown(file, config, known)
     return _POOLINGS[modes[0]]
 
 
 def _length(encoder: Path, scores: bool, found: list[bytes]) -> tuple[int | None, bool]:
     """The longest text, and whether it is lower-cased first."""
-    for file in (encoder / name for name in LENGTHS):
-        config = _object(file, found) if file.is_file() else {}
-        if config:
-            break
-    else:
-        return None, False
+    files = ((file, _object(file, found)) for name in LENGTHS if (file := encoder / name).is_file())
+    file, config = next((pair for pair in files if pair[1]), (encoder, {}))
     tokens, lower = config.get("max_seq_length"), config.get("do_lower_case") or False
     if tokens is not None and (type(tokens) is not int or tokens < 1):
         raise CheckpointError(f"{file}: max_seq_length is {tokens!r}: it must be 1 or more")
     if not isinstance(lower, bool):
         raise CheckpointError(f"{file}: do_lower_case is {lower!r}: it must be true or false")
-    task, output, given = _TASKS[scores]
+    output, given = _OUTPUTS[scores]
     text = [{"text": {"method": "forward", "method_output_name": x}} for x in (output, [output])]
-    known = {"max_seq_length", "do_lower_case", "unpad_inputs"}
-    for name, right in (
-        ("transformer_task", [task]),
-        ("modality_config", text),
-        ("module_output_name", [given]),
-    ):
-        if config.get(name) in right:
-            known.add(name)
-    for name in _ARGUMENTS:
-        if isinstance(config.get(name), dict) and set(config[name]) <= set(_LOADING):
-            known.add(name)
-    _refuse_unknown(file, config, known)
-    return tokens, lower
-
-
-def _refuse_unknown(file: Path, config: Mapping[str, Any], known: set[str]) -> None:
-    for name, value in config.items():
-        if name not in known and value not in (None, False, {}, []):
+    for name, right in (("modality_config", text), ("module_output_name", [given])):
+        if config.get(name) not in (None, *right):
             raise CheckpointError(
-                f"{file}: {name} is {value!r}, which is not supported: leave it out"
+                f"{file}: {name} is {config[name]!r}, which is not supported: leave it out"
             )
+    return tokens, lower
 
 
 def _prompts(file: Path, settings: Mapping[str, Any]) -> tuple[str, ...]:
@@ -219,29 +172,16 @@ def _prompts(file: Path, settings: Mapping[str, Any]) -> tuple[str, ...]:
     return (f"its prompts ({named}) are put before no text: do it yourself",) if named else ()
 
 
-def _refuse_vectors(file: Path, settings: Mapping[str, Any], normalized: bool) -> None:
-    """Vectors are given whole and as long as 1, and compared by their cosine."""
-    size, measure = settings.get("truncate_dim"), settings.get("similarity_fn_name")
-    if size is not None:
-        raise CheckpointError(
-            f"{file}: truncate_dim is {size!r}: vectors are given whole: set it to null, and keep "
-            "the first numbers of each yourself"
-        )
-    if measure not in _SIMILARITIES or (measure == "dot" and not normalized):
-        raise CheckpointError(
-            f"{file}: similarity_fn_name is {measure!r}: vectors have the length 1 here, so it "
-            "must be 'cosine', or 'dot' behind a Normalize module"
-        )
-
-
 def _cross_encoder(file: Path) -> str | None:
     """The function that an older CrossEncoder keeps in config.json; None where it is no such."""
     try:
-        config = json.loads(file.read_bytes())
-        theirs = config.get("sentence_transformers")
-        older = config.get("sbert_ce_default_activation_function")
-    except (OSError, ValueError, AttributeError, RecursionError):
+        config = json_object(file)
+    except CheckpointError:
         return None  # the reader of config.json says so
+    theirs, older = (
+        config.get(name)
+        for name in ("sentence_transformers", "sbert_ce_default_activation_function")
+    )
     if isinstance(theirs, dict) and "activation_fn" in theirs:
         return _function(file, theirs["activation_fn"])
     if older is not None:

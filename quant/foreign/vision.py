@@ -8,7 +8,6 @@ pre-norm with a final norm; `quant.images.front.Front` makes rows of an image.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isqrt
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,8 +80,16 @@ _LAYERS = ("encoder.layer.{}", "encoder.layers.{}", "layers.{}")
 _SCALES = {"o": "layer_scale1.lambda1", "ffn.down": "layer_scale2.lambda1"}
 _PATCHES = ("embeddings.patch_embeddings.projection", "embeddings.patch_embedding")
 _POSITIONS = ("embeddings.position_embeddings", "embeddings.position_embedding.weight")
+_LARGEST = 1 << 14
 _ROWS = {"cls_token": "[CLS]", "class_embedding": "[CLS]", "distillation_token": "[DIST]"}
 """Names that tensors have by family and version, and those of the rows."""
+
+_ELSEWHERE = (
+    *("pooler_output_size", "pooler_act", "projection_dim", "vision_use_head", "encoder_stride"),
+    *("use_mask_token", "drop_path_rate", "layerscale_value", "apply_layernorm", "stage_names"),
+    *("out_features", "out_indices", "reshape_hidden_states"),
+)
+"""Options of training and of classes that are not taken."""
 
 _BARE, _PROJECTED = Head(EMBEDDING), Head(EMBEDDING, ("visual_projection",))
 _MODEL = {"Model": _BARE}
@@ -110,21 +117,16 @@ def load(
 ) -> tuple[EncoderSpec, Arrays, list[str], Front, str]:
     """The encoder, its head, notes, its front end, and its class in `transformers`.
 
-    task: the one that is asked for, None for its own. Raises CheckpointError naming what does not
-    map.
+    task: the one that is asked for, None for its own. CheckpointError names what does not map.
     """
-    row, hidden, task = (
-        FAMILIES[config["model_type"]],
-        integer(config, "hidden_size"),
-        task or layout.task,
-    )
-    prefix = tensors.prefix(row.family.prefixes[0])
+    row, hidden = FAMILIES[config["model_type"]], integer(config, "hidden_size")
+    prefix, asked = tensors.prefix(row.family.prefixes[0]), task or layout.task
 
     def place(names: tuple[str, ...]) -> str:
-        there = (
-            x for x in names if any(n.startswith(prefix + x.split("{")[0]) for n in tensors.names)
-        )
-        return next(there, names[0])
+        """The one of several names that tensors have."""
+        starts = tuple(prefix + name.split("{")[0] for name in names)
+        there = [any(x.startswith(start) for x in tensors.names) for start in starts]
+        return names[there.index(True) if any(there) else 0]
 
     def rows(name: str) -> Floats:
         tensor = tensors.take(f"{prefix}{name}")
@@ -140,24 +142,45 @@ def load(
     before[:count] += positions[:count]
     names = [_ROWS[name] for name in row.before]
     names += [f"[REG{i + 1}]" for i in range(len(before) - count)]
-    front = _front(
-        config,
-        tensors,
-        layout.encoder,
-        prefix + place(_PATCHES),
-        row,
-        positions[count:],
-        before,
-        names,
+    patches = prefix + place(_PATCHES)
+    weight, size = tensors.take(f"{patches}.weight"), _pair(config, "image_size")
+    wanted = (hidden, integer(config, "num_channels"), *_pair(config, "patch_size"))
+    if weight.shape != wanted:
+        raise CheckpointError(f"{patches}.weight has shape {weight.shape}: {wanted} is needed")
+    if row.antialias and len(before) - count != config["num_register_tokens"]:
+        raise CheckpointError(f"num_register_tokens is not that of {len(before) - count} rows")
+    options, (height, width) = front_end.read(layout.encoder, weight.shape[1], size)
+    if row.antialias is None and (height, width) != size:
+        raise CheckpointError(
+            f"{front_end.PREPROCESSOR} makes images of {height} x {width}, and the model has "
+            f"positions for {size}, image_size of config.json: give both one size"
+        )
+    offsets = positions[count:]
+    grid, side = (height // weight.shape[2], width // weight.shape[3]), isqrt(len(offsets))
+    if row.antialias is not None and (grid != (side, side) or height != width):
+        square = offsets[: side * side].reshape(side, side, -1)
+        offsets = resampled(square, grid, row.antialias).reshape(-1, hidden)
+    if f"{patches}.bias" in tensors:
+        offsets = offsets + tensors.take(f"{patches}.bias")
+    front = Front(
+        options=options,
+        height=height,
+        width=width,
+        projection=weight,
+        offsets=offsets,
+        before=before,
+        names=tuple(names),
     )
     tensors.drop(f"{prefix}embeddings.mask_token")
     pooled = any(name.startswith(f"{prefix}head.") for name in tensors.names)
-    family = replace(row.family, layer=place(_LAYERS))
-    bare = replace(layout, task=None)
-    spec, arrays, notes, name = layouts.load(family, config, tensors, bare, task)
+    family, bare = replace(row.family, layer=place(_LAYERS)), replace(layout, task=None)
+    spec, arrays, notes, name = layouts.load(family, config, tensors, bare, asked)
+    config.seen.update(_ELSEWHERE)
+    if config["qkv_bias"] is False and any(arrays[f"layer.0.{x}.bias"].any() for x in "qkv"):
+        raise CheckpointError("config.json: qkv_bias is False, and the weights have such a bias")
     if pooled and spec.task == EMBEDDING:
         notes.append("the mean of the patches takes the place of the pooling by attention")
-        if name == "SiglipVisionModel" and task != EMBEDDING:
+        if name == "SiglipVisionModel" and asked != EMBEDDING:
             raise CheckpointError(
                 "head: SiglipVisionModel pools the patches by attention of a learned query, which "
                 f"nothing here computes: --task {EMBEDDING} takes their mean instead"
@@ -174,47 +197,21 @@ def load(
     return replace(spec, vocabulary=len(zeros), positions=len(zeros)), arrays, notes, front, name
 
 
-def _front(
-    config: Options,
-    tensors: Tensors,
-    folder: Path,
-    patches: str,
-    row: Images,
-    positions: Floats,
-    before: Floats,
-    names: list[str],
-) -> Front:
-    """The front end, for images in the size to which the image processor brings them."""
-    weight, asked = tensors.take(f"{patches}.weight"), config["image_size"]
-    size = (asked, asked) if isinstance(asked, int) else tuple(asked)
-    options, (height, width) = front_end.read(folder, weight.shape[1], size)
-    grid, side = (height // weight.shape[2], width // weight.shape[3]), isqrt(len(positions))
-    if row.antialias is None and (height, width) != size:
+def _pair(config: Options, name: str) -> tuple[int, int]:
+    """Height and width, which one number may be."""
+    given = config[name]
+    both = (*given,) if isinstance(given, list | tuple) else (given, given)
+    if len(both) != 2 or not all(type(side) is int and 0 < side <= _LARGEST for side in both):
         raise CheckpointError(
-            f"{folder}: {front_end.PREPROCESSOR} makes images of {height} x {width}, and the model "
-            f"has positions for {size}, image_size of config.json: give both one size"
+            f"config.json: {name} is {given!r}: it must be one or two numbers, 1 to {_LARGEST}"
         )
-    if row.antialias is not None and (grid != (side, side) or height != width):
-        square = positions[: side * side].reshape(side, side, -1)
-        positions = resampled(square, grid, row.antialias).reshape(-1, before.shape[1])
-    if f"{patches}.bias" in tensors:
-        positions = positions + tensors.take(f"{patches}.bias")
-    return Front(
-        options=options,
-        height=height,
-        width=width,
-        projection=weight,
-        offsets=positions.astype(np.float32),
-        before=before,
-        names=tuple(names),
-    )
+    return both
 
 
 def resampled(grid: Floats, size: tuple[int, int], antialias: bool) -> Floats:
-    """A grid [h, w, H] in another size by bicubic interpolation, as torch's `interpolate` does it.
+    """A grid [h, w, H] in another size, as torch's `interpolate` does it (bicubic).
 
-    Corners are not aligned. Keys, "Cubic convolution interpolation for digital image processing"
-    (1981).
+    Keys, "Cubic convolution interpolation for digital image processing" (1981).
     """
     down, across = (_kernel(old, new, antialias) for old, new in zip(grid.shape[:2], size))
     found = np.einsum("ih,jw,hwc->ijc", down, across, grid.astype(np.float64), optimize=True)

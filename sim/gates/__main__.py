@@ -19,19 +19,16 @@ from rtl.interface.config import Config
 from rtl.interface.options import MECHANISMS, add_config_options, config_of
 from sim.bench import run_bench
 from sim.design import generated
-from sim.gates.netlist import ECP5, netlist
+from sim.gates.netlist import netlist
 from sim.report import table
 from sim.simulators import SIMULATORS
-from sim.synth.families import FAMILIES
 from tb.scenarios import SMALL_LIMITS
 
 DESCRIPTION = """\
-Synthesise units for a target of sim.synth and play their benches on the netlist, bit for bit.
+Synthesise units for the ECP5 and play their benches on the netlist, bit for bit.
 
-The netlist is what sim.synth counts. For the ECP5: LUTs, carry chains, flip-flops, multipliers and
-block RAMs, with Yosys' models of the cells and ours (sim/gates/cells.v) of multiplier and block
-RAM. For other FPGAs: Yosys models every cell of the iCE40, and no block RAM
-of the others, where a unit with such a cell is refused.
+The netlist is what sim.synth counts: LUTs, carry chains, flip-flops, multipliers and block RAMs,
+with Yosys' models of the cells and ours (sim/gates/cells.v) of multiplier and block RAM.
 Attention and accelerator are small by default (24 tokens, hidden 32).
 """
 EXAMPLES = """\
@@ -39,7 +36,6 @@ examples:
   python -m sim.gates softmax
   python -m sim.gates requantize activation reciprocal rsqrt --simulator icarus
   python -m sim.gates accelerator --lanes 4
-  python -m sim.gates layernorm --lanes 4 --target ice40
 """
 #: Units whose bench plays whole inferences, so that a large configuration would take long.
 WHOLE = ("attention", "accelerator")
@@ -51,14 +47,6 @@ def _parser() -> Parser:
         "units", nargs="*", metavar="UNIT", default=list(UNITS), help="which ones (default: all)"
     )
     result.add_argument("--simulator", choices=SIMULATORS, default="verilator", help="verilator")
-    targets = [ECP5, *FAMILIES]
-    result.add_argument(
-        "--target",
-        choices=targets,
-        default=ECP5,
-        metavar="NAME",
-        help=f"{', '.join(targets)} (default: {ECP5})",
-    )
     add_json(result)
     add_config_options(result)
     return result
@@ -74,10 +62,9 @@ def config_for(unit: str, options: argparse.Namespace) -> Config:
 def _run(options: argparse.Namespace) -> None:
     designs = [generated(unit, config_for(unit, options)) for unit in options.units]
     rows: list[list[object]] = []
-    variant = "gates" if options.target == ECP5 else f"gates-{options.target}"
     for design in designs:
         start = time.monotonic()
-        tests = run_bench(netlist(design, options.target), options.simulator, variant=variant)
+        tests = run_bench(netlist(design), options.simulator, variant="gates")
         cycles = sum(round(test.simulated_ns / 10) for test in tests)
         rows.append(
             [

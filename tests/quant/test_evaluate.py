@@ -1,6 +1,7 @@
 """quant.evaluate on real reviews and on files: figures, labels, checkpoints that moved."""
 
 import json
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,13 +63,18 @@ def test_the_command_on_real_reviews(
 
 
 def test_a_quantized_model_knows_its_checkpoint(
-    made: tuple[Path, Path, Path], tmp_path: Path, capsys: Capture
+    made: tuple[Path, Path, Path],
+    tmp_path: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One's own, elsewhere than the shipped one; --model is asked for where it is gone."""
     model, out, data = made
     capsys.readouterr()
     line = ["--quantized", str(out), "--data", str(data)]
-    assert evaluate.main([*line, "--json", "-"]) == 0
+    monkeypatch.setattr("sys.argv", ["quant.evaluate", *line, "--json", "-"])
+    with pytest.raises(SystemExit, match="0"):
+        runpy.run_path(str(evaluate.__file__), run_name="__main__")
     printed = capsys.readouterr()
     assert json.loads(printed.out)["model"] == str(model)
     assert printed.err.index("tensors over 3 texts") < printed.err.index("accuracy ")

@@ -265,10 +265,11 @@ def test_what_is_not_taken_is_refused(made: Made, tmp_path: Path, capsys: Any) -
     model = ["--model", str(made.folder)]
     refused(classify.main, [file, *model], NONE_AT_HAND)
     refused(inspect.main, model[1:], NONE_AT_HAND)
-    for main in (calibrate.main, evaluate.main, embedding.main):
+    for main in (calibrate.main, evaluate.main):
         refused(main, model, NONE_AT_HAND)
-    for main in (evaluate.main, run.main, regress.main, vectors.main, embedding.main):
+    for main in (evaluate.main, run.main, regress.main, vectors.main):
         refused(main, common, NONE_AT_HAND)
+    refused(embedding.main, common, "makes no embeddings")
     refused(cycles.main, [*common, "--batch", "20"], NONE_AT_HAND)
 
 

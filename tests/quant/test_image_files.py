@@ -64,8 +64,11 @@ def test_transparency_is_refused_where_there_is_any(mode: str, tmp_path: Path) -
 def bomb() -> bytes:
     """A PNG of 40,000 x 40,000 pixels."""
     head = struct.pack(">IIBBBBB", 40000, 40000, 8, 0, 0, 0, 0)
-    chunk = struct.pack(">I", len(head)) + b"IHDR" + head
-    return b"\x89PNG\r\n\x1a\n" + chunk + struct.pack(">I", zlib.crc32(b"IHDR" + head))
+    chunks = [
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in ((b"IHDR", head), (b"IDAT", zlib.compress(b"")), (b"IEND", b""))
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
 def encoded(form: str, mode: str = "RGB") -> bytes:

@@ -8,7 +8,7 @@ import pytest
 from quant import report
 from quant.calibrate import main as calibrate
 from quant.measure.compare import TensorError
-from quant.measure.evaluation import Evaluation
+from quant.measure.tasks import Evaluation
 from quant.texts.data_file import Review
 from tests.quant import tiny
 

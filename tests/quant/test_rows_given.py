@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from quant.foreign import config as options
 from quant.foreign.checkpoint import load
 from quant.images.files import read_rows
 from quant.model import float_model
@@ -221,10 +220,3 @@ def test_an_embedding_beside_rows_has_no_place(tmp_path: Path) -> None:
     save_file(load_file(file) | {"embedding.weight": np.zeros((12, 12), np.float32)}, file)
     with pytest.raises(CheckpointError, match=r"embedding.weight has no place in this encoder"):
         load(model)
-
-
-@pytest.mark.parametrize("family", ["whisper", "wav2vec2", "hubert", "sew"])
-def test_sound_as_it_is_names_this_way(family: str, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
-    with pytest.raises(CheckpointError, match=r"run them yourself, and its layers as a bert2rtl-t"):
-        options.read(tmp_path / "config.json")

@@ -140,10 +140,7 @@ def test_the_hash_is_of_what_the_folder_says_too(tmp_path: Path) -> None:
                 },
             )
         ),
-        (
-            {"config": {"hidden_size": 1 << 40, "num_attention_heads": 1}},
-            "embedding.token has shape",
-        ),
+        ({"config": {"hidden_size": 1 << 40, "num_attention_heads": 1}}, "embedding.token has"),
         ({"config": {"is_causal": True}}, "depends, in transformers' own class, on padding"),
     ],
 )
@@ -177,7 +174,7 @@ def test_two_modules_of_one_name_are_refused(tmp_path: Path) -> None:
     modules = json.loads(file.read_text())
     modules[2]["name"] = "1"
     file.write_text(json.dumps(modules))
-    with pytest.raises(CheckpointError, match="two modules have the name '1': rename one"):
+    with pytest.raises(CheckpointError, match="in that order and of different names"):
         load(tmp_path)
 
 

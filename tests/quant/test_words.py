@@ -149,7 +149,7 @@ def test_a_file(quantized: Path, data: Path, tmp_path: Path, capsys: Any) -> Non
     classifier = Classifier.load(quantized, None)
     right = said = 0
     for line, (words, tags) in zip(lines, ROWS, strict=True):
-        one = classifier.classify(classifier.tokens(words)).to_json()["golden"]
+        one = classifier.classify(classifier.tokens(words))["golden"]
         assert (line["words"], line["labels"]) == (one["words"], one["labels"])
         assert line["integer_logits"] == one["integer_logits"]
         named = [None if tag is None else LABELS[tag] for tag in tags[: len(line["words"])]]

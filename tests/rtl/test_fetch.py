@@ -137,13 +137,15 @@ def play(one: Play, fetch: Any = None) -> tuple[AxiMemory, int]:
                         word = bytes(byte(start + i * n + k) for k in range(n))
                         asked.append((signed(word), int(i == row_words - 1)))
                 if takes["rows"] and "rows" in seen:
-                    assert seen["rows"] == asked.popleft()
+                    assert seen["rows"] == asked.popleft(), "a word of a row"
                     compared += 1
                 if takes["model"] and "model" in seen and not stop:
                     start = base + taken * n
                     word = bytes(byte(start + k) for k in range(n))
                     assert start // bus.data_bytes not in broken, "a word of a bad beat was given"
-                    assert seen["model"] == (signed(word), int(taken == words - 1))
+                    assert seen["model"] == (signed(word), int(taken == words - 1)), (
+                        "a word of the stream"
+                    )
                     taken += 1
                     compared += 1
                 now += 1
@@ -152,12 +154,12 @@ def play(one: Play, fetch: Any = None) -> tuple[AxiMemory, int]:
                     if rows_over and not seen["pending"] and not memory.beats:
                         break
                 assert now < 40_000, "it hangs"
-            assert (errors > 0) == one.bad
-            assert compared == due or one.bad or one.stopping
+            assert (errors > 0) == one.bad, f"{errors} errors"
+            assert compared == due or one.bad or one.stopping, "too few words"
             for _ in range(3):
                 seen = await cycle(ctx, {"stop": 1, "start": 0, "request.valid": 0})
-                assert not seen["pending"]
-                assert "rows" not in seen
+                assert not seen["pending"], "pending after a stop"
+                assert "rows" not in seen, "a row after a stop"
 
     simulate(unit, exercise)
     return memory, compared
@@ -202,31 +204,38 @@ def test_a_bad_beat_is_said_before_its_words_are_given(data_bits: int) -> None:
     play(Play(bus, 8, 0.2, streams=8, bad=True, seed=2))
 
 
+ROW, MODEL = "a word of a row", "a word of the stream"
+#: Part of rtl/, what it says, what the fault says, and what is found.
 FAULTS = [
-    ("bursts", "bus.burst - (now.beat & (bus.burst - 1))", "bus.burst - 0 * now.beat"),
-    ("bursts", "final.eq(after - 1)", "final.eq(after)"),
-    ("words", "Mux(fresh, held.first, following)", "Mux(fresh, 0, following)"),
-    ("words", "free & emptied", "emptied"),
-    ("words", "place == held.last", "place == words - 1"),
-    ("reader", "(count != bus.outstanding)", "(count != bus.outstanding - 1 + 2)"),
-    ("reader", "with m.If(axi.arready):", "with m.If(1):"),
-    ("reader", "Mux(begins, head.first, 0)", "head.first"),
-    ("reader", "axi.rlast & head.end", "head.end"),
-    ("reader", "axi.rresp[1]", "(axi.rresp == 3)"),
-    ("row_addresses", "once << 2", "once << 1"),
-    ("row_addresses", "factor[1], once << 1", "factor[1], once"),
-    ("fetch", "words.free >= bursts.o.payload.length", "words.free > 0"),
-    ("fetch", "ResetInserter(self.stop)(model_words)", "model_words"),
-    ("fetch", "ResetInserter(self.stop)(model_bursts)", "model_bursts"),
+    (
+        "bursts",
+        "bus.burst - (now.beat & (bus.burst - 1))",
+        "bus.burst - 0 * now.beat",
+        "crosses 4 KiB",
+    ),
+    ("bursts", "final.eq(after - 1)", "final.eq(after)", ROW),
+    ("words", "Mux(fresh, held.first, following)", "Mux(fresh, 0, following)", MODEL),
+    ("words", "free & emptied", "emptied", MODEL),
+    ("words", "place == held.last", "place == words - 1", ROW),
+    ("reader", "(count != bus.outstanding)", "(count != bus.outstanding - 1 + 2)", ROW),
+    ("reader", "with m.If(axi.arready):", "with m.If(1):", "an address was withdrawn or changed"),
+    ("reader", "Mux(begins, head.first, 0)", "head.first", MODEL),
+    ("reader", "axi.rlast & head.end", "head.end", ROW),
+    ("reader", "axi.rresp[1]", "(axi.rresp == 3)", "a word of a bad beat was given"),
+    ("row_addresses", "once << 2", "once << 1", ROW),
+    ("row_addresses", "factor[1], once << 1", "factor[1], once", ROW),
+    ("fetch", "words.free >= bursts.o.payload.length", "words.free > 0", MODEL),
+    ("fetch", "ResetInserter(self.stop)(model_words)", "model_words", MODEL),
+    ("fetch", "ResetInserter(self.stop)(model_bursts)", "model_bursts", MODEL),
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("part", "old", "new"),
+    ("part", "old", "new", "said"),
     quick(FAULTS),
 )
-def test_a_fault_is_found(part: str, old: str, new: str) -> None:
+def test_a_fault_is_found(part: str, old: str, new: str, said: str) -> None:
     bus = Bus(data_bits=128, burst=4, outstanding=4)
     config = Config(lanes=4, hidden=64, tokens=8, ffn=16)
 
@@ -239,5 +248,5 @@ def test_a_fault_is_found(part: str, old: str, new: str) -> None:
 
     with replaced(part, (old, new)):
         made = import_module("rtl.dma.fetch").Fetch
-        with pytest.raises(AssertionError):
+        with pytest.raises(AssertionError, match=said):
             all_of_it(made)

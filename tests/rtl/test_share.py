@@ -40,19 +40,19 @@ def exercise(arbiter: Any, bus: Bus, seed: int, share: float) -> None:
                 ctx.set(getattr(axi, name), int(value))
             assert ctx.get(axi.rready) == 1
             for number, core in enumerate(unit.cores):
-                assert ctx.get(core.rvalid) == int(beat and of == number)
+                assert ctx.get(core.rvalid) == int(beat and of == number), f"a beat of core {of}"
                 assert ctx.get(core.rdata) == data
             valid = ctx.get(axi.arvalid)
             shown = tuple(ctx.get(getattr(axi, name)) for name in ("arid", "araddr", "arlen"))
             assert before is None or (valid and shown == before), "withdrawn or changed"
-            assert valid == bool(expected)
+            assert valid == bool(expected), "an address that nobody gave"
             if valid:
-                assert shown == expected[0]
+                assert shown == expected[0], "the address of another core"
                 before = None if ready else shown
                 if ready:
                     expected.pop()
             taken = [n for n, core in enumerate(unit.cores) if ctx.get(core.arready) and n in asked]
-            assert len(taken) <= 1
+            assert len(taken) <= 1, f"cores {taken} at once"
             for number in taken:
                 expected.append((number, *asked.pop(number)))
                 for other in asked:
@@ -71,17 +71,21 @@ def test_addresses_in_turn(cores: int, share: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "new", "said"),
     [
-        ("latest.eq(chosen)", "latest.eq(0)"),
-        ("axi.arid.eq(chosen)", "axi.arid.eq(0)"),
-        ("with m.If(free & (chosen == number))", "with m.If(chosen == number)"),
-        ("axi.rid == number", "axi.rid == 0"),
+        ("latest.eq(chosen)", "latest.eq(0)", "another core was twice before this one"),
+        ("axi.arid.eq(chosen)", "axi.arid.eq(0)", "the address of another core"),
+        (
+            "with m.If(free & (chosen == number))",
+            "with m.If(chosen == number)",
+            "withdrawn or changed",
+        ),
+        ("axi.rid == number", "axi.rid == 0", r"a beat of core \d"),
     ],
 )
-def test_a_fault_is_found(old: str, new: str) -> None:
+def test_a_fault_is_found(old: str, new: str, said: str) -> None:
     bus = Bus(data_bits=32, cores=3)
     with replaced("share", (old, new)) as faulty:
         arbiter = faulty.ReadArbiter(bus)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match=f"^{said}"):
         exercise(arbiter, bus, 3, 1.0)

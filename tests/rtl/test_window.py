@@ -62,5 +62,5 @@ def test_every_window_at_every_distance(config: Config) -> None:
 def test_a_fault_is_seen(old: str, new: str) -> None:
     with replaced("window", (old, new)) as module:
         unit = module.Window(CONFIGS[0])
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match=r"^\d+, \d+: \d+, \d+, \d+"):
         simulate(unit, lambda ports: check(ports, CONFIGS[0]))

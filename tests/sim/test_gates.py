@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from rtl.generate.units import UNITS
 from rtl.interface.config import Config
 from sim.bench import BenchError, run_bench
 from sim.design import generated
 from sim.gates import __main__ as command
 from sim.gates import netlist as gates
 from sim.simulators import SimulatorError
-from sim.synth import fold, models
+from sim.synth import fold
 from sim.synth.tools import SynthesisError
 from tests.ending import refusal
 from tests.tiers import quick
-from verify.mutate.__main__ import ALL
 
 CONFIG = Config(lanes=4)
 
@@ -29,7 +29,7 @@ def test_small_units_on_icarus(unit: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unit", ALL)
+@pytest.mark.parametrize("unit", UNITS)
 def test_every_unit_on_verilator(unit: str) -> None:
     assert command.main([unit, "--lanes", "4"]) == 0
 
@@ -127,7 +127,7 @@ def test_the_netlist_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_without_yosys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "find_spec", lambda name: None)
+    monkeypatch.setattr(gates, "find_spec", lambda name: None)
     with pytest.raises(SynthesisError, match="run `make setup-synth` first"):
         gates.cell_models()
 

@@ -156,7 +156,7 @@ def test_the_report_tells_the_figures_and_the_first_problems() -> None:
     ("line", "message"),
     [
         (["--lanes", "5"], "invalid choice: 5 (choose from 4, 8, 16, 32, 64)"),
-        (["--data", "nowhere.csv"], "no data set or file named 'nowhere.csv'"),
+        (["--data", "nowhere.csv"], "nowhere.csv"),
         (["--model", "nowhere"], "nowhere"),
         (["--tokens", "1"], "leaves no room for the text"),
     ],

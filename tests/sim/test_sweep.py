@@ -315,7 +315,7 @@ def test_bert_base(tmp_path: Path) -> None:
         ("--batch 64 --play", "--batch predicts: `python -m sim.regress --batch` plays batches"),
         ("--texts 5", "--texts is for --batch: give both or none"),
         ("--data imdb", "--data is for --batch: give both or none"),
-        ("--batch 64 --data nowhere.csv", "no data set or file named 'nowhere.csv'"),
+        ("--batch 64 --data nowhere.csv", "nowhere.csv"),
         ("--dma --table --lanes 4,8", "--table is of one accelerator: give one of --lanes"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -229,6 +230,27 @@ def test_what_cannot_be_played_says_why(
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_coverage_is_that_of_all_cases(tmp_path: Path) -> None:
+    """The same whatever the number of processes; most points are reached."""
+    found = []
+    for jobs in ("1", "2"):
+        file = tmp_path / f"{jobs}.dat"
+        given = ["--cases", "250", "--lanes", "4", "--jobs", jobs, "--coverage", str(file)]
+        assert command.main(given) == 0
+        first, *points = file.read_text().splitlines()
+        assert first == "# SystemC::Coverage-3"
+        found.append(sorted(points))
+    assert found[0] == found[1]
+    assert all(any(f"v_{kind}/" in p for p in points) for kind in ("line", "branch", "toggle"))
+    assert sum(not p.endswith("' 0") for p in points) > 0.6 * len(points)
+
+
+def test_coverage_is_of_one_accelerator(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--coverage", "c.dat"]) == 2
+    assert "--coverage is of one accelerator: give one number of --lanes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("columns", ["12", "64"])

@@ -7,11 +7,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from cli.command import Exit, run_command
-from cli.errors import Different
-from cli.files import write_json
+from cli.errors import Different, UserError
+from cli.files import write, write_json
 from cli.options import Parser, add_columns, add_dask, add_jobs, add_json, add_seed, positive, whole
 from cli.words import counted
 
@@ -20,7 +21,7 @@ from rtl.interface.options import MECHANISMS, add_config_options, mechanisms_of,
 from sim.options import lane_number, listed
 from sim.report import table
 from verify.fuzz.cases import KINDS
-from verify.fuzz.play import Judged, play, program
+from verify.fuzz.play import COVERAGE, Judged, play, program
 from verify.fuzz.subject import config
 
 DESCRIPTION = """\
@@ -38,6 +39,7 @@ examples:
   python -m verify.fuzz --lanes 4 --bias-heads 2
   python -m verify.fuzz --cases 10000000 --dask tcp://head:8786
   python -m verify.fuzz --seed 1 --lanes 8 --case 123
+  python -m verify.fuzz --lanes 4 --coverage build/coverage.dat
 """
 CASES, SEED = 1000, 1
 
@@ -68,6 +70,13 @@ def _parser() -> Parser:
     parser.add_argument(
         "--case", type=whole(0, (1 << 32) - 1), metavar="K", help="play this case alone"
     )
+    parser.add_argument(
+        "--coverage",
+        type=Path,
+        metavar="FILE",
+        help="also write which lines, branches and toggles of the Verilog the cases cover, as "
+        "verilator_coverage reads it; of one number of lanes",
+    )
     add_seed(parser, "the cases", SEED)
     add_jobs(parser, "simulations")
     add_dask(parser)
@@ -81,6 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.coverage and len(options.lanes) > 1:
+        raise UserError("--coverage is of one accelerator: give one number of --lanes")
+    built: dict[str, Any] = COVERAGE if options.coverage else {}
+    covered: Counter[str] | None = Counter() if options.coverage else None
     # The workers of a cluster build their own.
     chosen = mechanisms_of(options)
     all_limits = [config(n, options.columns, **chosen) for n in options.lanes]
@@ -89,13 +102,13 @@ def _run(options: argparse.Namespace) -> int:
     if options.case is not None:
         numbers = dict.fromkeys(all_limits, range(options.case, options.case + 1))
     played = [limits for limits in all_limits if numbers[limits]]
-    programs = {limits: None if options.dask else program(limits) for limits in played}
+    programs = {limits: None if options.dask else program(limits, **built) for limits in played}
     ran: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     codes: Counter[int] = Counter()
     failures = []
     began = time.perf_counter()
-    for outcome in play(programs, options.seed, numbers, options.jobs, options.dask):
+    for outcome in play(programs, options.seed, numbers, options.jobs, options.dask, covered):
         ran[outcome.kind] += 1
         codes.update(outcome.codes)
         if outcome.wrong:
@@ -123,6 +136,9 @@ def _run(options: argparse.Namespace) -> int:
                 "failures": failures,
             },
         )
+    if covered is not None:
+        lines = [f"{point} {count}\n" for point, count in covered.items()]
+        write(options.coverage, "".join(["# SystemC::Coverage-3\n", *lines]))
     if failures:
         raise Different(
             f"{len(failures):,} of {counted(total, 'cases')} failed; "

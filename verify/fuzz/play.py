@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cli.workers import each
 
@@ -26,6 +29,12 @@ LONGEST = 200_000
 """Cycles that no run of a case takes."""
 
 CHUNK = 200
+
+COVERAGE: dict[str, Any] = {
+    "variant": "-coverage",
+    "flags": ("--coverage-line", "--coverage-toggle"),
+}
+"""What `program` takes for one that counts what is covered."""
 
 
 @dataclass(frozen=True)
@@ -100,10 +109,12 @@ def shown(
         next(played, None)
 
 
-def chunk(program: Path, limits: Config, seed: int, numbers: Sequence[int]) -> list[Judged]:
+def chunk(
+    program: Path, limits: Config, seed: int, numbers: Sequence[int], coverage: Path | None = None
+) -> list[Judged]:
     """Play and judge these cases; errors as for `observed`."""
     outcomes = []
-    for case, played, facts in observed(program, limits, seed, numbers):
+    for case, played, facts in observed(program, limits, seed, numbers, coverage):
         codes = tuple(run.code for run in facts.runs if run.status >= 0)
         wrong = judge(case, played, facts)
         outcomes.append(Judged(limits, case.number, case.kind, wrong, codes))
@@ -116,6 +127,7 @@ def play(
     numbers: Mapping[Config, range],
     jobs: int = 1,
     dask: str | None = None,
+    covered: Counter[str] | None = None,
 ) -> Iterator[Judged]:
     """The outcomes of the cases of these numbers for each of these limits, in order.
 
@@ -123,21 +135,34 @@ def play(
         Built fuzzer of each; None: whoever plays a case builds it first.
     jobs, dask
         As for `cli.workers.each`.
+    covered
+        Where the programs count what is covered: the sum, by what Verilator calls each point.
     """
     shares = {
         f"{array(limits.lanes, limits.tile_columns)}, {numbers[limits][at]}": (
             path,
             limits,
             numbers[limits][at : at + CHUNK],
+            covered is not None,
         )
         for at in range(0, max(map(len, numbers.values())), CHUNK)
         for limits, path in programs.items()
         if at < len(numbers[limits])
     }
-    for _, outcomes in each(_share, seed, shares, jobs=jobs, dask=dask):
+    for _, (outcomes, counts) in each(_share, seed, shares, jobs=jobs, dask=dask):
+        if covered is not None:
+            covered.update(counts)
         yield from outcomes
 
 
-def _share(seed: int, case: tuple[Path | None, Config, range]) -> list[Judged]:
-    path, limits, numbers = case
-    return chunk(path or program(limits), limits, seed, numbers)
+def _share(
+    seed: int, case: tuple[Path | None, Config, range, bool]
+) -> tuple[list[Judged], dict[str, int]]:
+    path, limits, numbers, counts = case
+    if not counts:
+        return chunk(path or program(limits), limits, seed, numbers), {}
+    with tempfile.TemporaryDirectory(prefix="bert2rtl-") as folder:
+        data = Path(folder) / "coverage.dat"
+        outcomes = chunk(path or program(limits, **COVERAGE), limits, seed, numbers, data)
+        points = (line.rsplit(" ", 1) for line in data.read_text().splitlines()[1:])
+        return outcomes, {point: int(count) for point, count in points}

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cli.errors import Different
 from cli.workers import each
 
+import numpy as np
+
 from rtl.interface.config import Config
 from sim.design import Design, Port, generated
 from sim.machine.unit import NativePorts, finish, library
 from verify.fuzz.subject import config
-from verify.mutate import inferences, predicted
+from verify.mutate import inferences
 from verify.mutate.netlist import SELECTOR, SELECTOR_BITS, Mutant, with_selector
 
 #: Yosys writes operands of unequal widths.
@@ -24,11 +28,15 @@ FLAGS = ("-Wno-lint", "-Wno-fatal")
 #: Tests of a bench that need files of the user, or a simulator.
 LEFT_OUT = {"real_reviews", "case", "small"}
 CHUNK = 10
-ACCELERATOR, ATTENTION, POSITION_BIAS = "accelerator", "attention", "position_bias"
+ACCELERATOR, POSITION_BIAS = "accelerator", "position_bias"
+SURVIVED, SILENT = "survived", "silent"
+"""Outcomes of a mutant that no test kills: it changes an output, or none."""
+CYCLES = 20_000
+"""Of random inputs, which tell the two apart."""
 
 
 def configuration(unit: str, lanes: int, columns: int | None = None, **mechanisms: Any) -> Config:
-    """What a unit is built for: those that play inferences for small models, the others as is.
+    """What a unit is built for: the accelerator for small models, the others as is.
 
     The position bias is for a few heads and row tiles, neither a power of two, of which its bench
     plays every distance. A unit without one of the mechanisms is the same with it.
@@ -36,17 +44,7 @@ def configuration(unit: str, lanes: int, columns: int | None = None, **mechanism
     if unit == POSITION_BIAS:
         few = mechanisms | {"tokens": 5 * lanes, "bias_heads": mechanisms.get("bias_heads") or 3}
         return Config(lanes=lanes, columns=columns, **few)
-    small = unit in (ACCELERATOR, ATTENTION)
-    return (config if small else Config)(lanes=lanes, columns=columns, **mechanisms)
-
-
-@dataclass(frozen=True)
-class Exercise:
-    """A test of a bench with its parameters."""
-
-    name: str
-    function: Any
-    arguments: dict[str, Any]
+    return (config if unit == ACCELERATOR else Config)(lanes=lanes, columns=columns, **mechanisms)
 
 
 @dataclass(frozen=True)
@@ -64,17 +62,15 @@ class Job:
         return library(self.design, variant="-mutants", flags=FLAGS)
 
 
-def exercises(unit: str) -> dict[str, Exercise]:
-    """The tests of tb/bench_<unit>.py by name, the exhaustive ones included, and one of cycles."""
+def exercises(unit: str) -> dict[str, Callable[[Any], Any]]:
+    """The tests of tb/bench_<unit>.py by name, the exhaustive ones included."""
     module = importlib.import_module(f"tb.bench_{unit}")
-    found = {}
+    found: dict[str, Callable[[Any], Any]] = {}
     for value in vars(module).values():
         if hasattr(value, "generate_tests"):
             for test in value.generate_tests():
                 if test.name.partition("/")[0] not in LEFT_OUT:
-                    found[test.name] = Exercise(test.name, test.func, dict(test.kwargs))
-    if unit == ATTENTION:
-        found["cycles"] = Exercise("cycles", predicted.cycles, {})
+                    found[test.name] = partial(test.func, **test.kwargs)
     return found
 
 
@@ -113,10 +109,9 @@ def played(job: Job, program: Path, mutant: int, name: str) -> tuple[str, int]:
     """
     if job.unit == ACCELERATOR:
         return inferences.played(job.design, FLAGS, mutant, name), 0
-    exercise = exercises(job.unit)[name]
     ports = NativePorts(program, job.design, **{SELECTOR: mutant})
     try:
-        finish(exercise.function(ports, **exercise.arguments))
+        finish(exercises(job.unit)[name](ports))
     except Exception as error:  # whatever ends a test fails it, as in cocotb
         return f"{type(error).__name__}: {error}", ports.cycles
     finally:
@@ -124,18 +119,51 @@ def played(job: Job, program: Path, mutant: int, name: str) -> tuple[str, int]:
     return "", ports.cycles
 
 
-def killers(job: Job, numbers: Sequence[int]) -> list[str]:
-    """For each mutant the first test that fails on it; empty when none does."""
-    program = job.program()
-    return [
-        next((name for name in job.order if played(job, program, k, name)[0]), "") for k in numbers
-    ]
+def differs(job: Job, program: Path, mutant: int) -> bool:
+    """Whether a mutant changes an output on random inputs, beside the sound unit."""
+    if job.unit == ACCELERATOR:
+        return inferences.differs(job.design, FLAGS, mutant)
+    ports = json.loads(job.design.sheet)["ports"]
+    rng = np.random.default_rng(1)
+    given = {
+        name: _random(facts, rng)
+        for name, facts in ports.items()
+        if facts["direction"] == "input" and facts["width"] and name not in ("clk", "rst")
+    }
+    outputs = [name for name, facts in ports.items() if facts["direction"] == "output"]
+    shown = []
+    for number in (0, mutant):
+        unit = NativePorts(program, job.design, **{SELECTOR: number})
+        finish(unit.reset())  # what a register begins with may be lost in the netlist
+        shown.append(unit.stream(given, tuple(name for name in outputs if ports[name]["width"])))
+        unit.close()
+    return any(not np.array_equal(word, shown[1][name]) for name, word in shown[0].items())
+
+
+def _random(facts: dict[str, Any], rng: np.random.Generator) -> np.ndarray:
+    """Words for an input; one bit alone is mostly 0, mostly 1 or any, for 100 cycles each."""
+    element = facts.get("element", facts)
+    width, shape = element["width"], (CYCLES, *([facts["length"]] if "length" in facts else ()))
+    if facts["width"] == 1:
+        shares = rng.choice([0.05, 0.5, 0.95], CYCLES // 100).repeat(100)
+        return (rng.random(CYCLES) < shares).astype(np.int64)
+    low = -(1 << width - 1) if element["signed"] else 0
+    return rng.integers(low, low + (1 << width), shape)
+
+
+def outcomes(job: Job, numbers: Sequence[int]) -> list[str]:
+    """For each mutant the first test that fails on it, SURVIVED or SILENT."""
+    program, found = job.program(), []
+    for k in numbers:
+        killer = next((name for name in job.order if played(job, program, k, name)[0]), "")
+        found.append(killer or (SURVIVED if differs(job, program, k) else SILENT))
+    return found
 
 
 def play(job: Job, count: int, jobs: int, dask: str | None = None) -> Iterator[str]:
-    """`killers` of mutants 1 to `count`, in order; `jobs` and `dask` as for `cli.workers.each`."""
+    """`outcomes` of mutants 1 to `count`, in order; `jobs` and `dask` as for `cli.workers.each`."""
     shares = {
         f"mutant {k}": range(k, min(k + CHUNK, count + 1)) for k in range(1, count + 1, CHUNK)
     }
-    for _, found in each(killers, job, shares, jobs=jobs, dask=dask):
+    for _, found in each(outcomes, job, shares, jobs=jobs, dask=dask):
         yield from found

@@ -1,12 +1,11 @@
-"""The accelerator's bench for mutants, in C++: traced inferences, edges of the banks, fuzzing."""
+"""The accelerator's bench for mutants, in C++: traced inferences and fuzzing."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import re
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from cli.errors import Different
 import numpy as np
 
 from golden.encoder import run as golden
-from golden.model import Attention, FeedForward, Linear, Model, Shape
+from golden.model import Attention, FeedForward, Linear, Model
 from golden.random import random_model
 from golden.requantize import SHIFT_MAX, SHIFT_MIN
 from rtl.compile.program import Program, compile_model, embedding_table
@@ -30,14 +29,11 @@ from sim.machine import volume
 from sim.simulators import SimulatorError
 from tb.compare import Mismatch
 from verify.fuzz import play
-from verify.fuzz.cases import built
-from verify.fuzz.job import Case
 from verify.fuzz.judge import judge
-from verify.fuzz.subject import Subject, subjects
-from verify.mutate.edges import edges, fields
+from verify.fuzz.subject import SHAPES, subjects
 
 SEED = 1
-CASES, SHARE = 600, 50
+CASES, SHARE, OTHERS = 600, 50, 200
 ROW_LATENCY = 2
 PACES = (None, 1)
 """Seeds of the pauses on the streams of traced inferences; None: no pauses."""
@@ -48,33 +44,14 @@ LONGEST = 300_000
 VARIANT = "mutants"
 
 LARGE = tuple(
-    Shape(
-        layers=1,
-        hidden=10,
-        heads=1,
-        head_size=10,
-        ffn=16,
-        labels=4,
-        vocabulary=rows,
-        positions=24,
-        types=2,
+    replace(
+        SHAPES[0], hidden=10, heads=1, head_size=10, ffn=16, labels=4, vocabulary=n, positions=24
     )
-    for rows in (0x0AAAAA, 0x155555)
+    for n in (0x0AAAAA, 0x155555)
 )
 """One head as wide as the model, and numbers of rows with 20 and 21 bits: too large for a case."""
 
-DEEP = Shape(
-    layers=24,
-    hidden=10,
-    heads=2,
-    head_size=5,
-    ffn=16,
-    labels=4,
-    vocabulary=20,
-    positions=26,
-    types=2,
-    position_offset=2,
-)
+DEEP = replace(SHAPES[2], layers=24, ffn=16, vocabulary=20, positions=26)
 """Numbers of operations to near 2^8, cycles and active ones beyond 2^15."""
 
 FIELDS_OF: dict[str | None, tuple[str, ...]] = {
@@ -91,9 +68,9 @@ def program(design: Design, flags: tuple[str, ...]) -> Path:
 
 
 def exercises() -> tuple[str, ...]:
-    """What is played, by name: inferences whose every write is compared, edges, and cases."""
+    """What is played, by name: inferences whose every write is compared, and cases."""
     traced = [f"traced/pauses={pace is not None}" for pace in PACES]
-    return (*traced, "edges", "fields", *(f"fuzz/from={first}" for first in range(0, CASES, SHARE)))
+    return (*traced, *(f"fuzz/from={first}" for first in range(0, CASES, SHARE)))
 
 
 def played(design: Design, flags: tuple[str, ...], mutant: int, name: str) -> str:
@@ -103,14 +80,34 @@ def played(design: Design, flags: tuple[str, ...], mutant: int, name: str) -> st
     try:
         if kind == "traced":
             return _traced(design, flags, limits, mutant, PACES[value.endswith("True")])
-        if kind in ("edges", "fields"):
-            found = edges if kind == "edges" else fields
-            return _judged(design, flags, limits, mutant, found(limits))
         first = int(value.removeprefix("from="))
-        cases = [built(SEED, limits, number) for number in range(first, first + SHARE)]
-        return _judged(design, flags, limits, mutant, cases)
+        numbers = range(first, first + SHARE)
+        for case, runs, facts in play.observed(
+            program(design, flags), limits, SEED, numbers, mutant=mutant
+        ):
+            wrong = judge(case, runs, facts)
+            if wrong:
+                return f"{case.kind} {case.number}: {wrong[0]}"
+        return ""
     except (Different, Mismatch, SimulatorError) as error:
         return str(error)
+
+
+def differs(design: Design, flags: tuple[str, ...], mutant: int) -> bool:
+    """Whether cases of another seed show anything else on a mutant than on the sound design."""
+    limits, numbers = design_limits(design), range(OTHERS)
+
+    def shown(mutant: int) -> list[str]:
+        cases = play.observed(program(design, flags), limits, SEED + 1, numbers, mutant=mutant)
+        return [
+            str([facts.wrong, *(replace(run, seconds=0) for run in facts.runs)])
+            for _, _, facts in cases
+        ]
+
+    try:
+        return shown(mutant) != shown(0)
+    except SimulatorError:
+        return True
 
 
 def design_limits(design: Design) -> Config:
@@ -123,9 +120,9 @@ def _varied(model: Model, rng: np.random.Generator) -> Model:
     layers = []
     for layer in model.layers:
         score, context = (int(m) for m in rng.integers(1 << 15, 1 << 16, 2))
-        attention = dataclasses.replace(layer.attention, score_m=score, context_m=context)
-        layers.append(dataclasses.replace(layer, attention=attention))
-    return dataclasses.replace(model, layers=tuple(layers))
+        attention = replace(layer.attention, score_m=score, context_m=context)
+        layers.append(replace(layer, attention=attention))
+    return replace(model, layers=tuple(layers))
 
 
 @functools.cache
@@ -165,7 +162,7 @@ def _wild(model: Model, seed: int) -> Model:
         m = rng.integers(1 << 15, 1 << 16, len(bias))
         s = np.log2(np.abs(bias * m) + 1).astype(int) - rng.integers(4, 8, len(bias))
         taken = rng.random(len(bias)) < 0.5
-        return dataclasses.replace(
+        return replace(
             linear,
             bias=np.where(taken, bias, linear.bias).astype(np.int32),
             m=np.where(taken, m, linear.m).astype(np.int32),
@@ -181,20 +178,18 @@ def _wild(model: Model, seed: int) -> Model:
     shifts: dict[str, Any] = {"score_s": SHIFT_MAX - seed, "context_s": context - seed // 4}
     sums: dict[str, Any] = {"residual_shift": RESIDUAL_SHIFT_MAX * seed // 8}  # any bit set
     layers = (
-        dataclasses.replace(
+        replace(
             layer,
-            attention=dataclasses.replace(layer.attention, **of(layer.attention), **shifts, **sums),
-            ffn=dataclasses.replace(layer.ffn, **of(layer.ffn), **sums),
+            attention=replace(layer.attention, **of(layer.attention), **shifts, **sums),
+            ffn=replace(layer.ffn, **of(layer.ffn), **sums),
         )
         for layer in model.layers
     )
     large = int(rng.integers(128, 255))
     factors = (large, 256 - large) if seed % 4 else (256 - large, large)
-    embedding = dataclasses.replace(
-        model.embedding, token_factor=factors[0], position_factor=factors[1]
-    )
+    embedding = replace(model.embedding, token_factor=factors[0], position_factor=factors[1])
     head = tuple(map(changed, model.head))
-    return dataclasses.replace(model, embedding=embedding, layers=tuple(layers), head=head)
+    return replace(model, embedding=embedding, layers=tuple(layers), head=head)
 
 
 def _turned(program: Program, banks: int) -> Program:
@@ -206,8 +201,8 @@ def _turned(program: Program, banks: int) -> Program:
             name: bank_address(((step.values[name] >> BANK_SHIFT) + banks) % BANKS)
             for name in (FIELDS_OF[layer[1]] if layer else ())
         }
-        steps.append(dataclasses.replace(step, values=step.values | moved))
-    return dataclasses.replace(program, steps=tuple(steps))
+        steps.append(replace(step, values=step.values | moved))
+    return replace(program, steps=tuple(steps))
 
 
 def _one(model: Model, limits: Config) -> tuple[Program, volume.Job, dict[str, np.ndarray]]:
@@ -257,18 +252,4 @@ def _traced(
         phases = [(p.number, p.first, p.last, p.active, p.stalls) for p in model.phases]
         if pace is None and seen != phases:
             return f"the operations are {seen}, the cycle model says {phases}"
-    return ""
-
-
-def _judged(
-    design: Design,
-    flags: tuple[str, ...],
-    limits: Config,
-    mutant: int,
-    cases: Sequence[tuple[Case, tuple[Subject, ...]]],
-) -> str:
-    for case, runs, facts in play.shown(program(design, flags), limits, cases, mutant=mutant):
-        wrong = judge(case, runs, facts)
-        if wrong:
-            return f"{case.kind} {case.number}: {wrong[0]}"
     return ""

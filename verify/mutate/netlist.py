@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from cli.errors import ToolError
 from rtl.generate.units import unit
 from rtl.generate.verilog import netlist, plain_module_names
 from rtl.interface.config import Config
-from verify.mutate.signals import signals
 
 ROOT = Path(__file__).resolve().parents[2]
 SELECTOR, SELECTOR_BITS = "mutant", 16
@@ -32,12 +29,6 @@ OF_YOSYS = "".join(f"/* verilator lint_off {rule} */\n" for rule in _WARNINGS)
 #: Ports of cells that have no other value: clocks, and resets that a memory's ports do not use.
 LEFT_OUT = re.compile(r"(CLK|clk|RD_CLK|WR_CLK|RD_[AS]RST)")
 
-
-_MODULE = re.compile(r"^module \\(\S+)\n(.*?)^end\n", re.MULTILINE | re.DOTALL)
-_CELL = re.compile(
-    r'^(?:  attribute \\src "(.+)"\n)?  cell (\$\w+) (\S+)\n((?:    .*\n)*)', re.MULTILINE
-)
-_CONNECT = re.compile(r"^    connect \\(\w+) (.+)\n", re.MULTILINE)
 
 #: Parts that are units with benches of their own.
 PARTS = {"matmul", "requantize", "reciprocal", "rsqrt", "softmax", "position_bias", "layernorm"}
@@ -78,12 +69,6 @@ class Mutant:
         return set(re.split(r"[.\\]+", f"{self.module.removeprefix(top)}.{flat}"))
 
     @property
-    def nameless_files(self) -> set[str]:
-        """Where it comes from, if its cell has a name of Yosys' that says nothing of its part."""
-        named = not self.cell.startswith("$auto")
-        return set() if named else {Path(s.partition(":")[0]).name for s in self.sources}
-
-    @property
     def command(self) -> str:
         """What makes it in Yosys, the selector aside."""
         other = f" -ctrlbit {self.other}" if self.other >= 0 else ""
@@ -98,30 +83,13 @@ class Mutant:
         other = f" by bit {self.other}" if self.other >= 0 else ""
         return f"{self.mode} {self.module} {self.cell}.{self.port}[{self.bit}]{other}"
 
-    @cached_property
-    def signals(self) -> tuple[str, ...]:
-        """What its source lines drive that belong to the project, as file.signal each."""
-        found = []
-        for source in self.sources:
-            name, _, number = source.rpartition(":")
-            path = ROOT / name
-            if path.is_file():
-                found.append(f"{path.stem}.{signals(path).get(int(number), '')}")
-        return tuple(found)
-
     def __str__(self) -> str:
         named = f" ({self.wire})" if self.wire else ""
         return f"{self.fault}{named}  {', '.join(self.sources)}"
 
 
-def yosys(
-    commands: str, files: dict[str, str], *wanted: str, seconds: int | None = None
-) -> dict[str, str]:
-    """Run commands on files, by name; the texts of the files that they wrote, and "log".
-
-    seconds
-        Of the processor, so that it is the same on a busy machine: the log ends there, and what is
-        not done by then is left undone.
+def yosys(commands: str, files: dict[str, str], *wanted: str) -> dict[str, str]:
+    """Run commands on files, by name; the texts of the files that they wrote.
 
     Raises
     ------
@@ -135,14 +103,11 @@ def yosys(
         here = Path(folder)
         for name, text in files.items() | {"script.ys": commands}.items():
             (here / name).write_text(text)
-        limit = "" if seconds is None else f"ulimit -S -t {seconds}; "
-        command = ["sh", "-c", f'{limit}exec "$0" -s script.ys', str(program)]
-        with (here / "log").open("w") as log:
-            done = subprocess.run(command, cwd=here, stdout=log, stderr=log)
-        if done.returncode not in (0, -signal.SIGXCPU):
-            end = (here / "log").read_text().strip()[-1000:]
-            raise YosysError(f"yosys failed: {end}")
-        return {name: (here / name).read_text() for name in (*wanted, "log")}
+        command = [str(program), "-s", "script.ys"]
+        done = subprocess.run(command, cwd=here, capture_output=True, text=True)
+        if done.returncode:
+            raise YosysError(f"yosys failed: {(done.stdout + done.stderr).strip()[-1000:]}")
+        return {name: (here / name).read_text() for name in wanted}
 
 
 def sourced(name: str, config: Config) -> str:
@@ -153,25 +118,6 @@ def sourced(name: str, config: Config) -> str:
     text = netlist(unit(name).build(config), name, sources=True)
     text = re.sub(r'(?<=["|])/[^"|]*/site-packages/', "", text)  # may lie in the checkout
     return text.replace(f"{ROOT}/", "")
-
-
-def _register_lines(text: str) -> dict[tuple[str, str], tuple[str, ...]]:
-    """The lines of registers, by module and by the multiplexers of their enables and resets."""
-    found: dict[tuple[str, str], tuple[str, ...]] = {}
-    for module, body in _MODULE.findall(text):
-        lines, muxes = {}, []
-        for source, kind, name, ports in _CELL.findall(body):
-            facts = dict(_CONNECT.findall(ports))
-            if kind == "$dff":
-                lines[facts["D"]] = tuple(source.split("|"))
-            elif kind == "$mux" and name.startswith("$auto$ff"):
-                muxes.append((name, facts))
-        for _ in range(2):  # an enable may stand before a reset
-            for name, facts in muxes:
-                if facts["Y"] in lines:
-                    found[module, name] = lines[facts["Y"]]
-                    lines |= dict.fromkeys((facts["A"], facts["B"]), found[module, name])
-    return found
 
 
 def _parsed(line: str) -> Mutant:
@@ -201,15 +147,10 @@ def _bits(text: str) -> int:
     return sum(isinstance(bit, int) for bit in bits)
 
 
-def drawn(
-    text: str, top: str, count: int, seed: int, *, flat: bool = False
-) -> tuple[str, list[Mutant]]:
+def drawn(text: str, top: str, count: int, seed: int) -> tuple[str, list[Mutant]]:
     """The prepared netlist, and that many of its mutants, spread over it by Yosys.
 
     Parts that are units of their own are left out: their own benches answer for them.
-
-    flat
-        Modules are in the cells' names alone, and of those that Yosys named the source file tells.
     """
     prepared = yosys(
         "read_rtlil unit.il\ndffunmap\nopt_clean\nwrite_rtlil whole.il\nwrite_json whole.json\n",
@@ -228,15 +169,7 @@ def drawn(
         for mutant in mutants
         if not LEFT_OUT.fullmatch(mutant.port) and not PARTS & mutant.path(top)
     ]
-    lines = _register_lines(whole)
-    placed = [
-        mutant
-        if mutant.sources
-        else replace(mutant, sources=lines.get((mutant.module, mutant.cell), ()))
-        for mutant in kept
-    ]
-    others = {f"{part}.py" for part in PARTS} if flat else set()
-    return whole, [mutant for mutant in placed if not others & mutant.nameless_files][:count]
+    return whole, kept[:count]
 
 
 def with_selector(text: str, mutants: Sequence[Mutant]) -> str:

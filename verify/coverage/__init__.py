@@ -1,1 +1,0 @@
-"""Coverage of the accelerator by its checks: lines, branches, toggles, and its rules."""
