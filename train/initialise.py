@@ -67,6 +67,8 @@ def attend_to_neighbours(model: Any) -> None:
     words, positions = table.word_embeddings.weight, table.position_embeddings.weight
     query, key = first.query.weight, first.key.weight
     hidden, heads = words.shape[1], model.config.num_attention_heads
+    for weight in (query, key):
+        weight *= 0.02 / weight.std()  # BERT's deviation, well below what is added
     size = hidden // heads
     pairs = min(hidden // 2, size) // 2
     frequency = np.random.default_rng(hidden).uniform(0, np.pi, pairs)

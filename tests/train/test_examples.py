@@ -64,9 +64,8 @@ def test_words_have_the_tag_on_their_first_token(tokenizer):
 
 
 def test_blocks_hold_all_texts_between_the_special_tokens():
-    assert blocks(np.arange(10, 21), 5, (1, 2)).tolist() == [
-        *([1, 10, 11, 12, 2], [1, 13, 14, 15, 2], [1, 16, 17, 18, 2]),
-    ]
+    wanted = [[1, 10, 11, 12, 2], [1, 13, 14, 15, 2], [1, 16, 17, 18, 2]]
+    assert blocks(np.arange(10, 21), 5, (1, 2)).tolist() == wanted
 
 
 def test_the_teacher_tells_classes_apart_by_order_too():
