@@ -33,7 +33,6 @@ from golden.model import Model
 from quant import reader, which
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, load, say
-from quant.foreign.config import CONFIG
 from quant.foreign.proof import proved, said
 from quant.foreign.tokenizer import Tokens, together
 from quant.foreign.tokenizer import encode as encode_text
@@ -612,7 +611,7 @@ def calibrate_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
     out = options.out or which.folder_of(options.model)
     check_written(out, "DIR")
-    if (out / CONFIG).is_file():
+    if which.is_checkpoint(out):
         raise UserError(
             f"--out {out} is a checkpoint, whose tokenizer would be overwritten: "
             "name another folder"
