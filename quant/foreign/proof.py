@@ -5,9 +5,12 @@ foresaw too, shows here as a number. It needs torch, which nothing else of quant
 """
 
 import contextlib
+import multiprocessing
 import re
+import signal
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.foreign.checkpoint import Checkpoint, Twin, weight_files
+from quant.foreign.checkpoint import Checkpoint, Twin, load, weight_files
 from quant.foreign.config import Options
 from quant.model import float_model
 from quant.model.float_model import Doubles
@@ -79,6 +82,25 @@ def proved(checkpoint: Checkpoint) -> Checkpoint:
             "something that no loader here follows"
         )
     return replace(checkpoint, difference=worst)
+
+
+@contextlib.contextmanager
+def proving(checkpoint: Checkpoint) -> Iterator[Callable[[], float | None]]:
+    """The difference of `proved`, by a process beside the block, which asks for it at last.
+
+    So torch and a second model take none of its memory. What needs no torch is tried at once.
+    """
+    if checkpoint.twin is None or find_spec("torch") is None:
+        difference = proved(checkpoint).difference
+        yield lambda: difference
+        return
+    spawn, ignored = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_IGN)
+    with ProcessPoolExecutor(1, spawn, signal.signal, ignored) as pool:
+        yield pool.submit(_difference, checkpoint.directory, checkpoint.asked).result
+
+
+def _difference(directory: Path, task: str | None) -> float | None:
+    return proved(load(directory, task)).difference
 
 
 def said(checkpoint: Checkpoint) -> str:
