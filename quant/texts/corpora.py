@@ -14,8 +14,10 @@ import csv
 import hashlib
 import importlib.util
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -51,11 +53,17 @@ CORPORA = {"imdb": imdb, "rotten-tomatoes": rotten_tomatoes}
 def load_texts(source: str, split: str, **options: Any) -> list[Review]:
     """The texts of a corpus's split, or of a file by the options of `read_texts`.
 
-    A file holds one split, so ``split`` is only checked there.
+    A file holds one split, so ``split`` is only checked there. A corpus's labels of two classes are
+    left out, with a note, where the model's names are not two.
     """
     _checked(split)
     if source in CORPORA:
-        return CORPORA[source](split)
+        reviews, names = CORPORA[source](split), options.get("names") or ()
+        if reviews[0].label is None or len(names) in (0, 2):
+            return reviews
+        said = f"note: the labels of {source} are of two classes, not the model's {len(names)}"
+        print(f"{said}: they are left out", file=sys.stderr, flush=True)
+        return [replace(review, label=None) for review in reviews]
     check_there(source)
     return read_texts(source, **options)
 

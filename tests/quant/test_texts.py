@@ -52,3 +52,11 @@ def test_the_test_split_is_the_one_that_the_published_figures_are_for(corpus, di
 def test_what_is_not_there_is_refused(source, split, message):
     with pytest.raises(TextError, match=message):
         load_texts(source, split)
+
+
+@pytest.mark.parametrize("names", [("bad", "so so", "good"), ("stars",)])
+def test_labels_of_other_classes_are_left_out(names, capsys):
+    found = load_texts("rotten-tomatoes", "test", names=names)
+    assert {review.label for review in found} == {None}
+    assert "rotten-tomatoes are of two classes" in capsys.readouterr().err
+    assert {review.label for review in load_texts("rotten-tomatoes", "test", names="ab")} == {0, 1}
