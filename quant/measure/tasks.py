@@ -124,7 +124,8 @@ class Task:
     """
 
     key = "class"
-    measure, error = "agreement", "error of the logits"
+    measure = "agreement"
+    error = "error of the logits"
     decided = ""
     kind = "class"
     titles: tuple[str, ...] = ("logit", "probability")
@@ -308,7 +309,8 @@ class Regression(Labels):
     """Numbers."""
 
     key = "values"
-    measure, error = "fit", "error in deviations"
+    measure = "fit"
+    error = "error in deviations"
     kind, titles = "output", ("value",)
     score = "correlation"
     has_units = True
@@ -506,7 +508,8 @@ class Answers(Task):
 class Embeddings(Task):
     """Vectors, of which the direction counts."""
 
-    measure, error = "cosine", "distance of the embeddings"
+    measure = "cosine"
+    error = "distance of the embeddings"
 
     def distance(self, logits: Numbers, exact: Numbers) -> float:
         return vectors.distance(logits, exact)
