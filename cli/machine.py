@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import sys
 import tempfile
 from collections.abc import MutableMapping
 from contextlib import suppress
@@ -61,27 +60,13 @@ def clean(environment: MutableMapping[str, str]) -> None:
             del environment[name]
 
 
-def open_streams() -> None:
-    """Put /dev/null where a standard stream is closed: the next file would take its number."""
-    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
-            setattr(sys, name, os.fdopen(number, mode))
-
-
 def find_places() -> None:
-    """Give child processes a home, a cache and temporary files, below GENERATED where need be."""
+    """Give child processes a home and a cache, below GENERATED where need be."""
     home = Path(os.environ.get("HOME") or "/")
     if not os.access(home, os.W_OK | os.X_OK):
         os.environ["HOME"] = str(home := GENERATED / "home")
     if not writable(Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")):
         os.environ["XDG_CACHE_HOME"] = str(GENERATED / "home" / ".cache")
-    try:
-        tempfile.gettempdir()
-    except FileNotFoundError:
-        os.environ["TMPDIR"] = str(GENERATED)
 
 
 def elsewhere(path: str | Path) -> str:

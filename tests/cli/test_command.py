@@ -13,7 +13,7 @@ from cli.errors import Different, Interrupted, ToolError, UserError
 from cli.files import write_json
 from cli.machine import ROOT
 from cli.options import Parser
-from cli.progress import Bar, duration, progress
+from cli.progress import duration
 from cli.words import counted
 
 import numpy as np
@@ -149,20 +149,6 @@ def test_figures_go_to_standard_output_alone(capsys):
     assert capsys.readouterr().out == "a table\n"
     assert not Path("-").exists()
     assert run_command(lambda: Exit.DIFFERENT) == Exit.DIFFERENT
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-def test_a_bar_is_for_a_terminal_alone(terminal, capsys, monkeypatch):
-    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
-    assert list(progress([1, 2], "measuring")) == [1, 2]
-    with Bar("calibrating", 10) as bar, Bar("", 0, shown=False) as silent:
-        for each in (bar, silent):
-            each.advance(5)
-            each.say("a remedy")
-    shown, said = capsys.readouterr()
-    assert (shown, said.count("a remedy\n")) == ("", 1)
-    assert (said == "measuring: 2 texts\ncalibrating\na remedy\n") != terminal
-    assert ("measuring: 100%" in said or "measuring:   0%" in said) == terminal
 
 
 def test_numbers_and_counted_things():
