@@ -3,6 +3,7 @@
 import os
 import runpy
 import sys
+from importlib import metadata
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -21,9 +22,7 @@ def main() -> int:
         print("usage: bert2rtl COMMAND [OPTION ...]\n", journey.overview(), sep="\n")
         return 0
     if name == "--version":
-        from cli.options import version
-
-        print(f"bert2rtl {version()}")
+        print("bert2rtl", metadata.version("bert2rtl"))
         return 0
     if name not in journey.COMMANDS:
         print(f"error: no command is called {name!r}: bert2rtl --help shows all", file=sys.stderr)

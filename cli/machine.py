@@ -25,16 +25,12 @@ def writable(path: Path) -> bool:
     return os.access(path, os.W_OK)
 
 
-def _caches() -> Path:
-    """Where an installed package keeps what it builds."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME") or "/", ".cache"))
-    return (home if writable(home) else Path(tempfile.gettempdir())) / "bert2rtl"
-
-
 _named = os.environ.get(VARIABLE)
 BUILD = (ROOT if IS_CLONE else Path.cwd()) / _named if _named else Path("build")
 """Where a command writes what --out does not name; golden/fast/compiled.py reads VARIABLE, too."""
-GENERATED = ROOT / BUILD if IS_CLONE or _named else _caches()
+_caches = Path(os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME") or "/", ".cache"))
+_place = _caches if writable(_caches) else Path(tempfile.gettempdir())
+GENERATED = ROOT / BUILD if IS_CLONE or _named else _place / "bert2rtl"
 """Builds, tools and caches, whatever the current folder is."""
 
 _NAMES = """

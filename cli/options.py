@@ -21,8 +21,7 @@ _SHIPPED = Path("models/bert-tiny-imdb")
 MODEL = _SHIPPED if Path.cwd() == ROOT else ROOT / _SHIPPED
 """The shipped checkpoint, whatever the current folder is."""
 LANES = 8
-PATHS = ("FILE", "DIR", "DIR|FILE", "NAME|FILE")
-"""Metavars of the options that name a path."""
+PATHS = ("FILE", "DIR", "DIR|FILE", "NAME|FILE")  # metavars of the options that name a path
 
 
 class Parser(argparse.ArgumentParser):
@@ -134,5 +133,4 @@ def add_seed(group: Group, what: str, default: int | None = 0) -> None:
 def add_jobs(group: Group, what: str) -> None:
     """--jobs: how many of `what` run at a time."""
     text = f"{what} at a time (default: one a core)"
-    cores = os.cpu_count() or 1
-    group.add_argument("--jobs", type=positive, default=cores, metavar="N", help=text)
+    group.add_argument("--jobs", type=positive, default=os.cpu_count(), metavar="N", help=text)

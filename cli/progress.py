@@ -46,9 +46,7 @@ def progress(
     """The items, with a bar; `total` says how many there are where they do not themselves."""
     if total is None and isinstance(items, Sized):
         total = len(items)
-    with Bar(
-        description if total is None else f"{description}: {total:,} {unit}", total, unit
-    ) as bar:
+    with Bar(description, total, unit) as bar:
         for item in items:
             yield item
             bar.update(1)

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from copy import copy
 from functools import cache, partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from cli.errors import ToolError, UserError
 from cli.machine import ROOT
@@ -21,7 +21,6 @@ from cli.progress import stage
 R = TypeVar("R")
 CONNECT_SECONDS = 10
 LOST = ("BrokenProcessPool", "CancelledError", "FutureCancelledError", "KilledWorker")
-Submit: TypeAlias = Callable[[Callable[[Any, Any], Any], Any], Future[Any]]
 
 _shared: Any = None
 _one = threading.Lock()  # a simulation changes the environment of its process
@@ -59,7 +58,7 @@ def each(
 
 
 @contextmanager
-def _processes(shared: Any, jobs: int) -> Iterator[Submit]:
+def _processes(shared: Any, jobs: int) -> Iterator[Callable[..., Future[Any]]]:
     """How a case is given to one of so many processes, which end with this one."""
     context = multiprocessing.get_context("spawn")  # threads of libraries do not survive a fork
     pool = ProcessPoolExecutor(jobs, context, _begin, (shared,))
@@ -90,7 +89,7 @@ def _here(function: Callable[[Any, Any], Any], case: Any) -> Any:
 
 
 @contextmanager
-def _cluster(shared: Any, address: str) -> Iterator[Submit]:
+def _cluster(shared: Any, address: str) -> Iterator[Callable[..., Future[Any]]]:
     """How a case is given to the workers of a scheduler."""
     from distributed import Client
 

@@ -11,9 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-Values = NDArray[np.floating]
-Shares = NDArray[Any]
-
 SHADE = (74, 138, 198)  # of images, with a contrast of 3 : 1 on any paper: --other of the style
 
 
@@ -28,7 +25,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     return [float(step * k) + 0.0 for k in np.arange(first, np.floor(high / step + 1e-9) + 1)]
 
 
-def distances(apart: Values, title: str, bins: int = 41) -> str:
+def distances(apart: NDArray[np.floating], title: str, bins: int = 41) -> str:
     """A histogram of signed distances around 0, its counts on a logarithmic scale."""
     reach = max(float(np.abs(apart).max()), 1e-9)
     counts, _ = np.histogram(apart, bins, (-reach, reach))
@@ -68,7 +65,7 @@ def _uri(pixels: NDArray[np.uint8]) -> str:
     return "data:image/png;base64," + b64encode(content.getvalue()).decode("ascii")
 
 
-def image(shares: Shares) -> str:
+def image(shares: NDArray[Any]) -> str:
     """A matrix [rows, columns] of shares, 0 (nothing) to 1, as a data: URI.
 
     Opacity is the share, so it fits light and dark paper.

@@ -14,9 +14,7 @@ from markupsafe import Markup
 FOLDER = Path(__file__).parent
 STYLE = (FOLDER / "page.css").read_text(encoding="utf-8")
 """The style of all pages, inline in each: light and dark, no file from elsewhere."""
-
-COLOURS = STYLE.partition(":root {")[2].partition("}")[0]
-"""The colours as `--name: value;`."""
+COLOURS = STYLE.partition(":root {")[2].partition("}")[0]  # `--name: value;`
 
 
 def render(template: Path, **shown: Any) -> str:
