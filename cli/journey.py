@@ -17,8 +17,7 @@ quant.inspect quant.calibrate quant.classify quant.embed quant.evaluate
 quant.report simulate=sim.run sim.regress rtl.generate bench=tb.generate sim.vectors
 rtl.compile rtl.registers rtl.generate.diagram sim.cycles sim.estimate sim.synth
 compare=train.bench quant.export boards boards.host board-sim=boards.simulation verify.fuzz
-verify.mutate sim.gates train.pretrain train.finetune train.heads train.tagger
-train-images=train.images train.samples
+verify.mutate sim.gates train.pretrain train.finetune
 """
 COMMANDS = {word.split("=")[0].rpartition(".")[2]: word.split("=")[-1] for word in _MODULES.split()}
 """The module of every command by its name at the front door."""

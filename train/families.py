@@ -1,177 +1,148 @@
-"""The families of new models, `train.finetune --family`, and what differs between them."""
+"""New models by the sizes of their config, checkpoints to start from, and their tokenizers."""
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from train.checkpoint import Classifier, new_bert
-from train.distil import NONE
-from train.failure import TrainError
-from train.family_options import (
-    ALBERT,
-    BERT,
-    DISTILBERT,
-    ELECTRA,
-    FACTORISED,
-    ROBERTA,
-    TRANSFORMER,
-)
-from train.initialise import attend_to_neighbours, pca_embeddings
-from train.relatives import new_relative
-from train.roberta import byte_pairs, new_roberta
-from train.tokens import CheckpointTokenizer, default_vocabulary, load_tokenizer, minilm
-from train.transformer import CHOICES as TRANSFORMER_CHOICES
-from train.transformer import (
-    choices_of,
-    embedding_deviation,
-    new_transformer,
-)
+from cli.errors import UserError
 
-MINILM = "minilm"
-"""The default of --embeddings where the vocabulary is BERT's."""
+import transformers
+from tokenizers import ByteLevelBPETokenizer
 
+from quant.model.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
+from train.data import IMAGES
+from train.encoders import FUSED, PLAIN, Fused, Plain, PlainConfig, load_fused
+from train.initialise import by_inputs, minilm
 
-@dataclass(frozen=True)
-class Family:
-    """What is particular in making a new model.
-
-    tokenizer
-        By the options and the training texts.
-    model
-        By the options, the labels and ``drawn``: what the constructors of all families take.
-    own
-        The options that it alone has, and their defaults.
-    refused
-        The options that it does not have, and the reason.
-    embeddings
-        The default of --embeddings.
-    """
-
-    tokenizer: Callable[[argparse.Namespace, Sequence[str]], CheckpointTokenizer]
-    model: Callable[[argparse.Namespace, Sequence[str], Mapping[str, Any]], Classifier]
-    own: Mapping[str, Any]
-    refused: Mapping[str, str]
-    embeddings: str = MINILM
-
-
-def _word_pieces(options: argparse.Namespace, _: Sequence[str]) -> CheckpointTokenizer:
-    return load_tokenizer(options.vocab or default_vocabulary())
-
-
-def _byte_pairs(options: argparse.Namespace, texts: Sequence[str]) -> CheckpointTokenizer:
-    tokenizer = byte_pairs(texts, options.vocab_size)
-    options.vocab_size = len(tokenizer)
-    return tokenizer
-
-
-def _bert(
-    options: argparse.Namespace, labels: Sequence[str], drawn: Mapping[str, Any]
-) -> Classifier:
-    model = new_bert(labels, **drawn)
-    if options.embeddings != NONE:
-        pca_embeddings(model.bert.embeddings.word_embeddings.weight, _source(options))
-    if options.neighbours:
-        attend_to_neighbours(model)
-    return model
-
-
-def _transformer(
-    options: argparse.Namespace, labels: Sequence[str], drawn: Mapping[str, Any]
-) -> Classifier:
-    model = new_transformer(labels, **drawn, **choices_of(options))
-    if options.embeddings != NONE:
-        deviation = embedding_deviation(model.config)
-        pca_embeddings(model.embedding.weight, _source(options), deviation)
-    return model
-
-
-def _roberta(
-    options: argparse.Namespace, labels: Sequence[str], drawn: Mapping[str, Any]
-) -> Classifier:
-    model = new_roberta(labels, **drawn)
-    if options.neighbours:
-        attend_to_neighbours(model)
-    return model
-
-
-def _relative(family: str) -> Family:
-    def model(
-        options: argparse.Namespace, labels: Sequence[str], drawn: Mapping[str, Any]
-    ) -> Classifier:
-        made = new_relative(family, options, labels, drawn)
-        if options.embeddings != NONE:
-            words = made.base_model.embeddings.word_embeddings.weight
-            pca_embeddings(words, _source(options))
-        return made
-
-    own = {"embedding_size": None} if family in FACTORISED else {}
-    reason = f"sets the first layer of a {BERT} or {ROBERTA}"
-    return Family(_word_pieces, model, own=own, refused={"neighbours": reason})
-
-
-def _source(options: argparse.Namespace) -> Path:
-    return minilm() if options.embeddings == MINILM else Path(options.embeddings)
-
-
-FAMILIES = {
-    BERT: Family(_word_pieces, _bert, own={}, refused={}),
-    TRANSFORMER: Family(
-        _word_pieces,
-        _transformer,
-        own=TRANSFORMER_CHOICES,
-        refused={"neighbours": "sets learned positions, those of a transformer are fixed"},
-    ),
-    ROBERTA: Family(
-        _byte_pairs,
-        _roberta,
-        own={"vocab_size": None},
-        refused={
-            "vocab": "names WordPieces, a roberta makes byte pairs of its training texts",
-            "embeddings": "are of another vocabulary than the byte pairs that a roberta makes",
-        },
-        embeddings=NONE,
-    ),
-    **{family: _relative(family) for family in (ELECTRA, ALBERT, DISTILBERT)},
+MASKED = "masked-words"
+_PROBLEMS = {
+    CLASSIFICATION: "single_label_classification",
+    MULTI_LABEL: "multi_label_classification",
+    REGRESSION: "regression",
 }
+_CLASSES = {
+    **dict.fromkeys(_PROBLEMS, transformers.AutoModelForSequenceClassification),
+    TOKEN_CLASSIFICATION: transformers.AutoModelForTokenClassification,
+    IMAGES: transformers.AutoModelForImageClassification,
+    MASKED: transformers.AutoModelForMaskedLM,
+}
+_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+_BYTE_PAIRS = 8192
+_UNBOUNDED = 8192  # tokens of a model without a table of positions
 
 
-def settle_family(options: argparse.Namespace) -> None:
-    """Settle the options of the family, or refuse those that its new model does not have."""
-    family = FAMILIES[options.family]
-    for name, other in FAMILIES.items():
-        given = [option for option in other.own if option in options and option not in family.own]
-        if given:
-            option = given[0].replace("_", "-")
-            raise TrainError(f"--{option} is for a new model with --family {name}")
-    if options.model is not None and options.family != BERT:
-        raise TrainError(
-            f"--family {options.family} is for a new model, --model has a family already"
-        )
-    for option, reason in family.refused.items():
-        if getattr(options, option) not in (None, False, NONE):
-            raise TrainError(f"--{option} {reason}")
-    for option, default in family.own.items():
-        setattr(options, option, getattr(options, option, default))
-    if options.embeddings is None:
-        options.embeddings = family.embeddings
-
-
-def new_classifier(
-    options: argparse.Namespace, labels: Sequence[str], vocabulary: int
-) -> Classifier:
-    """A new model of the options, its random weights drawn with --seed."""
-    drawn = {
-        "deviation": options.deviation,
-        "dropout": options.dropout,
-        "attention_dropout": options.attention_dropout,
-        "seed": options.seed,
-        "vocab_size": vocabulary,
-        "hidden_size": options.hidden,
+def new_model(options: argparse.Namespace, task: str, names: Sequence[str], vocabulary: int) -> Any:
+    """A model of --family with random weights, drawn from the state of torch's generator."""
+    family, hidden = options.family, options.hidden
+    if hidden % options.heads:
+        raise UserError(f"--hidden {hidden} is no multiple of --heads {options.heads}")
+    fields = _answers(family, task, names) | {
+        "hidden_size": hidden,
         "num_hidden_layers": options.layers,
         "num_attention_heads": options.heads,
-        "intermediate_size": options.ffn,
-        "max_position_embeddings": options.positions,
+        "hidden_dim" if family == "distilbert" else "intermediate_size": options.ffn,
+        "attention_dropout" if family == "distilbert" else "attention_probs_dropout_prob": 0.0,
     }
-    return FAMILIES[options.family].model(options, labels, drawn)
+    if family == "vit":
+        if 8 % options.patch:
+            raise UserError(f"--patch {options.patch}: it must divide the 8 pixels of an image")
+        fields |= {"image_size": 8, "patch_size": options.patch, "num_channels": 1}
+        fields["hidden_dropout_prob"] = 0.1
+    else:
+        fields |= {"vocab_size": vocabulary, "max_position_embeddings": options.positions}
+    if family == "roberta":  # its positions begin behind the padding's
+        fields |= {"max_position_embeddings": options.positions + 2, "type_vocab_size": 1}
+        fields |= {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "layer_norm_eps": 1e-5}
+    if family in ("electra", "albert"):
+        fields["embedding_size"] = min(options.embedding_size, hidden)
+    model: Any
+    if family == PLAIN:
+        model = Plain(PlainConfig(**fields, initializer_range=hidden**-0.5))
+    elif family == FUSED and task != MASKED:
+        model = Fused(transformers.BertConfig(**fields))
+    else:
+        kind = "bert" if family == FUSED else family
+        model = _CLASSES[task].from_config(transformers.AutoConfig.for_model(kind, **fields))
+    by_inputs(model, model.config.initializer_range)
+    return model
+
+
+def load_model(folder: Path, task: str, names: Sequence[str]) -> Any:
+    """The model of a checkpoint; a head that does not fit the task is drawn anew."""
+
+    def load() -> Any:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        family = config["model_type"]
+        answers = _answers(family, task, names)
+        if family == FUSED:
+            return load_fused(folder, config, answers)
+        told = {"ignore_mismatched_sizes": True, "use_safetensors": True, "local_files_only": True}
+        kind = Plain if family == PLAIN else _CLASSES[task]
+        return kind.from_pretrained(folder, dtype="float32", **answers, **told)
+
+    return _loaded(load, f"{folder} is no checkpoint that is trained here")
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer of a checkpoint."""
+    read = transformers.AutoTokenizer.from_pretrained
+    what = f"{folder} has no tokenizer that transformers reads"
+    return _loaded(lambda: read(folder, local_files_only=True), what)
+
+
+def _loaded(load: Callable[[], Any], wrong: str) -> Any:
+    try:
+        return load()
+    except UserError:
+        raise
+    except Exception as error:  # of transformers and safetensors, for what is in the files
+        (reason, *_) = str(error).strip().splitlines() or [type(error).__name__]
+        raise UserError(f"{wrong}: {reason}") from None
+
+
+def _answers(family: str, task: str, names: Sequence[str]) -> dict[str, Any]:
+    """The fields of a config that say what the outputs are."""
+    if task == MASKED:
+        return {}
+    if family in (FUSED, PLAIN) and task not in _PROBLEMS:
+        raise UserError(f"a {family} is not trained for {task}: take another family")
+    labels = dict(enumerate(names))
+    problem = {"problem_type": _PROBLEMS[task]} if task in _PROBLEMS else {}
+    return {"id2label": labels, "label2id": {name: i for i, name in labels.items()}, **problem}
+
+
+def new_tokenizer(options: argparse.Namespace, texts: Sequence[str]) -> Any:
+    """BERT's uncased WordPieces, of --vocab or MiniLM's; of a RoBERTa byte pairs of the texts."""
+    if options.family == "roberta":
+        return byte_pairs(texts, options.vocab_size)
+    path = options.vocab or minilm() / "vocab.txt"
+    words = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    missing = [w for w in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if w not in words]
+    if missing:
+        raise UserError(f"{path} is no BERT vocabulary: it lacks {', '.join(missing)}")
+    vocabulary = {word: i for i, word in enumerate(words)}
+    return transformers.BertTokenizer(vocab=vocabulary, do_lower_case=True)
+
+
+def byte_pairs(texts: Sequence[str], size: int | None) -> Any:
+    """A byte-level BPE of ``size`` tokens: special ones, the 256 bytes, and merged pairs.
+
+    None stands for 8,192, or the most that the texts give: a pair has to occur twice.
+    """
+    trained = ByteLevelBPETokenizer()
+    told = {"min_frequency": 2, "special_tokens": list(_SPECIAL), "show_progress": False}
+    trained.train_from_iterator(texts, vocab_size=size or _BYTE_PAIRS, **told)
+    found = trained.get_vocab_size()
+    if size is not None and found != size:
+        raise UserError(f"--vocab-size {size}: the training texts give 261 to {found} tokens")
+    model = json.loads(trained.to_str())["model"]
+    merges = [tuple(pair) for pair in model["merges"]]
+    return transformers.RobertaTokenizer(vocab=model["vocab"], merges=merges)
+
+
+def positions_of(config: Any) -> int:
+    """The longest text of a model in tokens; a RoBERTa's begin after the row of pad_token_id."""
+    unused = config.pad_token_id + 1 if "roberta" in config.model_type else 0
+    return int(getattr(config, "max_position_embeddings", _UNBOUNDED) - unused)

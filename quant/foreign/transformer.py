@@ -1,11 +1,7 @@
 """The plain Transformer encoder, as torch.nn.TransformerEncoder has it (Vaswani et al., 2017).
 
-Token embeddings, fixed sinusoidal positions, a bias of the scores by relative positions or both,
-layers with the norms before or after each branch, the mean of the tokens, the first one or each
-into one linear classifier. Layers may also have rotary positions, a gate in the feed-forward
-network, RMSNorms, and fewer heads of K and V than of Q. A front end of the user's may give the rows
-in place of the embeddings. The fields of the config and the names of
-the tensors, which are those of PyTorch's own state dict, are in docs/models.md.
+docs/models.md has the fields of the config and the names of the tensors, which are those of
+PyTorch's own state dict. A front end of the user's may give rows in place of the embeddings.
 """
 
 from math import sqrt
@@ -44,8 +40,6 @@ NONE, ALIBI, BUCKETS = BIASES = ("none", "alibi", "buckets")
 
 BASE_MAX = 10**9
 """Of rotary positions; published models have 500 to some millions."""
-
-_OPERAND = "is not supported: what reads it takes int8 operands, which only a norm gives"
 
 
 def sinusoids(positions: int, hidden: int) -> Floats:
@@ -179,12 +173,6 @@ def _groups(config: Config, heads: int) -> int:
             f"config.json: num_key_value_heads is {groups}: it must be a divisor of "
             f"num_attention_heads, {heads}"
         )
-    if groups != heads and config.get("position_bias", NONE) != NONE:
-        raise CheckpointError(
-            f"config.json: num_key_value_heads is {groups} and position_bias "
-            f"{config['position_bias']!r}: heads that share K and V have no bias: leave one of the "
-            "two out"
-        )
     return groups
 
 
@@ -201,6 +189,17 @@ def _inputs(tensors: Tensors, source: str, target: str, inner: int, keys: int) -
     }
 
 
+def _each(name: str, value: Any, layers: int, one: bool) -> list[Any]:
+    """The value of each layer; one: it is not a list of them."""
+    found = [value] * layers if one else value
+    if len(found) != layers:
+        raise CheckpointError(
+            f"config.json: {name} is {value!r}: a list must have one for each of "
+            f"the {layers} layers"
+        )
+    return list(found)
+
+
 def _rotary(
     value: Any, layers: int, size: int, positions: int
 ) -> tuple[tuple[int | None, ...], Arrays]:
@@ -208,12 +207,7 @@ def _rotary(
 
     value: the base of all layers, or a list with one for each; null where Q and K are not turned.
     """
-    each = value if isinstance(value, list) else [value] * layers
-    if len(each) != layers:
-        raise CheckpointError(
-            f"config.json: rope_theta is {value!r}: a list must have a number or null for each of "
-            f"the {layers} layers"
-        )
+    each = _each("rope_theta", value, layers, not isinstance(value, list))
     for base in each:
         if base is not None and not 1 <= number({"rope_theta": base}, "rope_theta") <= BASE_MAX:
             raise CheckpointError(
@@ -222,15 +216,10 @@ def _rotary(
     bases = list(dict.fromkeys(base for base in each if base is not None))
     if not bases:
         return (), {}
-    if size % 2:
+    if size % 2 or len(bases) > ROTARY_TABLES_MAX:
         raise CheckpointError(
-            f"layer.0.q: rope_theta is {value!r} and a head has {size} channels: the number must "
-            "be even, since they are turned in pairs"
-        )
-    if len(bases) > ROTARY_TABLES_MAX:
-        raise CheckpointError(
-            f"config.json: rope_theta has {len(bases)} different numbers: the layers of a model "
-            f"have at most {ROTARY_TABLES_MAX}"
+            f"layer.0.q: rope_theta is {value!r} and a head has {size} channels: it must have at "
+            f"most {ROTARY_TABLES_MAX} different numbers, and the channels are turned in pairs"
         )
     arrays: Arrays = {}
     for j, base in enumerate(bases):
@@ -241,14 +230,9 @@ def _rotary(
 
 def _windows(value: Any, layers: int) -> Windows:
     """Of [before, after], for all layers, or of a list with one for each, null for no window."""
-    each = isinstance(value, list) and (len(value) != 2 or any(isinstance(x, list) for x in value))
-    pairs = value if each else [value] * layers
-    if len(pairs) != layers:
-        raise CheckpointError(
-            f"config.json: window is {value!r}: a list of windows must have one for each of the "
-            f"{layers} layers"
-        )
-    found = tuple(_window(pair) for pair in pairs)
+    listed = isinstance(value, list)
+    one = not listed or (len(value) == 2 and not any(isinstance(x, list) for x in value))
+    found = tuple(_window(pair) for pair in _each("window", value, layers, one))
     return found if any(found) else ()
 
 
@@ -283,18 +267,16 @@ def _position_bias(config: Config, tensors: Tensors, heads: int, tokens: int) ->
 
 
 def _check_norms(pre: bool, embedding_norm: bool, final_norm: bool) -> None:
-    if pre and not final_norm:
-        raise CheckpointError(
-            f"final.norm: norm_first without a norm after the last layer {_OPERAND}: train with "
-            "final_norm"
-        )
-    if not pre and final_norm:
-        raise CheckpointError(
-            "final.norm: a second norm after the last layer, whose own is the last already, has no "
-            "operation: train without final_norm, or with norm_first"
-        )
-    if not pre and not embedding_norm:
-        raise CheckpointError(
-            f"embedding.norm: post-norm layers on an embedding without a norm {_OPERAND}: train "
-            "with embedding_norm, or with norm_first"
-        )
+    for wrong, why in (
+        (pre and not final_norm, "final.norm: norm_first without a norm after the last layer"),
+        (not pre and final_norm, "final.norm: a second norm after the last layer's own"),
+        (
+            not pre and not embedding_norm,
+            "embedding.norm: post-norm layers on an embedding without a norm",
+        ),
+    ):
+        if wrong:
+            raise CheckpointError(
+                f"{why} is not supported: layers read int8 operands, which one norm gives: train "
+                "with norm_first and final_norm, or with embedding_norm alone"
+            )

@@ -35,7 +35,6 @@ NEEDED = {
     "sim.synth": ["softmax"],
     "tb.generate": ["softmax"],
     "setup": ["quant"],
-    "train.heads": ["regression"],
 }
 
 

@@ -210,7 +210,8 @@ def test_a_module_of_pytorch_is_exported(tmp_path: Path) -> None:
     model = Model().eval()
     runpy.run_path(str(ROOT / "models" / "export_transformer.py"))["export"](tmp_path / "m", model)
     (tmp_path / "m" / "vocab.txt").write_text("\n".join(tiny.WORDS))
-    spec = load(tmp_path / "m").spec
+    names = {"0": "a", "1": "b", "2": "c"}
+    spec = load(zoo.change(tmp_path / "m", id2label=names)).spec
     assert (spec.layers, spec.heads, spec.ffn, spec.norm) == (2, 3, 40, "pre")
     assert (spec.epsilon, spec.activation, spec.outputs) == (1e-3, "relu", 3)
 
@@ -244,7 +245,7 @@ LAYER = "encoder.layers.1"
     ("options", "words"),
     [
         ({"final_norm": False}, "final.norm: norm_first without a norm after the last layer is"),
-        ({"norm_first": False, "embedding_norm": True}, "final.norm: a second norm after the last"),
+        ({"norm_first": False, "embedding_norm": True}, "final.norm: a second norm after"),
         ({"norm_first": False, "final_norm": False}, "embedding.norm: post-norm layers on an emb"),
         ({"embedding_norm": True}, "the tensor embedding_norm.weight is missing"),
         ({"norm_first": 1}, "norm_first is 1: it must be true or false"),
@@ -267,7 +268,7 @@ LAYER = "encoder.layers.1"
         ({"num_key_value_heads": 2}, "num_key_value_heads is 2: it must be a divisor"),
         ({"num_key_value_heads": 1, "position_bias": "alibi"}, "share K and V have no bias"),
         ({"rope_theta": 0.5}, "rope_theta has 0.5: a base must be from 1 to 1,000,000,000"),
-        ({"rope_theta": [1.0]}, "rope_theta is [1.0]: a list must have a number or null for each"),
+        ({"rope_theta": [1.0]}, "rope_theta is [1.0]: a list must have one for each of the 2"),
         ({"rope_theta": 10.0, "num_attention_heads": 4}, "a head has 3 channels"),
         ({"window": [None, None, None]}, "must have one for each of the 2 layers"),
         *(({"window": one}, "it must be [before, after], the keys about its own") for one in (

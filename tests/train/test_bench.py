@@ -1,115 +1,100 @@
+"""train.bench compares the same checkpoint, and refuses a fast engine that differs."""
+
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from tests import zoo
+pytest.importorskip("onnxruntime")
 
-pytest.importorskip("transformers")
+from transformers import AutoModel, BertConfig
 
 from golden import fast, store
-from quant.foreign.checkpoint import fingerprint
-from train import bench, speed
-from train.failure import TrainError
+from quant.foreign.checkpoint import load
+from quant.model import float_model
+from quant.texts.data_file import Review
+from tests import zoo
+from train import bench, comparison
+from train.families import load_model
 
 MODEL = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
+FEW = ["--texts", "4", "--batch", "2", "--tokens", "16", "--repeats", "1"]
 
 
 @pytest.fixture
-def quantized(tmp_path: Path) -> Path:
+def quantized(tmp_path, monkeypatch):
     """A quantized model of the checkpoint's shape, so that nothing is calibrated."""
-    info = {"checkpoint": {"sha256": fingerprint(MODEL)}}
-    store.save(zoo.model(zoo.REAL, 0, vocabulary=30522), tmp_path, info)
-    return tmp_path
+    store.save(zoo.model(zoo.REAL, 0, vocabulary=30522), tmp_path, {})
+    monkeypatch.setattr(comparison, "ensure", lambda model, tasks: tmp_path)
+    return store.load(tmp_path)[0]
 
 
-def test_prints_and_writes_both_models(
-    quantized: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_the_sides_are_the_same_checkpoint(quantized):
+    """Float is this project's own, and INT8 is near it, for any batch and length."""
+    reference = load_model(MODEL, "classification", ("negative", "positive"))
+    these = comparison.sides(reference, None, quantized)
+    checkpoint = load(MODEL)
+    for length in (5, 40):
+        ids = np.random.default_rng(length).integers(1000, 20000, (2, length))
+        exact = [float_model.run(checkpoint.spec, checkpoint.arrays, row) for row in ids]
+        np.testing.assert_allclose(these["float"](ids), exact, atol=1e-4)
+        for side in ("INT8", "INT8 per channel"):
+            assert 0 < np.abs(these[side](ids) - exact).max() < 1
+        assert (these["golden"](ids) == fast.run_batch(quantized, list(ids))).all()
+
+
+def test_an_encoder_gives_the_mean_or_the_first_of_its_tokens(quantized):
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = AutoModel.from_config(BertConfig(vocab_size=30, intermediate_size=16, **sizes)).eval()
+    ids = np.arange(10).reshape(2, 5)
+    with torch.no_grad():
+        states = model(torch.from_numpy(ids)).last_hidden_state.numpy()
+    for pooling, wanted in {"mean": states.mean(1), "first": states[:, 0]}.items():
+        these = comparison.sides(model, pooling, quantized)
+        for side, tolerance in {"float": 1e-5, "INT8": 0.2}.items():
+            np.testing.assert_allclose(these[side](ids), wanted, atol=tolerance)
+
+
+def test_the_figures_of_accuracy():
+    exact = np.array([[1.0, 0], [0.9, 0.1], [-1, 0.1], [-1, 0]])
+    turned = np.array([[0.0, 1], [0.1, 0.9], [-1, 0.1], [-1, 0]])
+    sides = {"float": lambda ids: exact[ids[0]], "other": lambda ids: turned[ids[0]]}
+    texts = [np.array([i]) for i in range(4)]
+    first, second = comparison.accuracy("m", sides, texts, [0, 0, 1, 0])
+    assert (first["accuracy_percent"], first["agreement_percent"]) == (75, 100)
+    assert (second["accuracy_percent"], second["agreement_percent"]) == (25, 50)
+    first, second = comparison.accuracy("m", sides, texts, None)
+    assert (first["mean_cosine"], first["same_neighbour_percent"]) == (pytest.approx(1), 100)
+    assert second["mean_cosine"] == pytest.approx((0.18 / 0.82 + 2) / 4)
+    assert second["same_neighbour_percent"] == 100
+    turned[1] = -1, 0
+    assert comparison.accuracy("m", sides, texts, None)[1]["same_neighbour_percent"] == 0
+
+
+def test_the_command(quantized, tmp_path, capsys, monkeypatch):
+    reviews = [Review("a good film " * 20, 1), Review("a bad film " * 30, 0), Review("good", 1)] * 4
+    monkeypatch.setattr(comparison, "imdb", lambda split: reviews)
     file = tmp_path / "figures" / "bench.json"
-    arguments = ["--quantized", str(quantized), "--batch", "2", "--tokens", "16", "--repeats", "2"]
-    assert bench.main([*arguments, "--no-base", "--json", str(file)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[1] == speed.HEADER
-    assert [line.split()[:3] for line in lines[2:]] == [
-        ["bert-tiny-imdb", "16", "2"],
-        ["bert-tiny-imdb", "16", "1"],
-    ]
-    rows = json.loads(file.read_text())["rows"]
-    for row in rows:
-        assert 0 < row["float_ms"] <= row["float_median_ms"]
-        assert 0 < row["golden_ms"] <= row["golden_median_ms"]
-        assert 0 < row["int8_ms"] <= row["int8_median_ms"]
-        assert row["speedup"] == row["float_ms"] / row["golden_ms"]
-        assert row["of_int8"] == row["int8_ms"] / row["golden_ms"]
-
-
-def test_a_fast_engine_that_differs_is_refused(
-    quantized: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+    assert bench.main(["--model", str(MODEL), *FEW, "--json", str(file)]) == 0
+    found = json.loads(file.read_text())
+    sides = ["float", "INT8", "INT8 per channel", "golden"]
+    assert [row["side"] for row in found["accuracy"]] == sides
+    assert [(row["tokens"], row["batch"]) for row in found["speed"]] == [(16, 2), (16, 1)]
+    for row in found["speed"]:
+        assert row["speed_of_float"] == row["float_ms"] / row["golden_ms"]
+        assert row["speed_of_int8"] == row["int8_ms"] / row["golden_ms"]
+    capsys.readouterr()
+    assert bench.main(["--model", str(MODEL), *FEW, "--batch", "9999"]) == 2
+    assert "--batch 9999 with --tokens 16: 8 of 12 test reviews" in capsys.readouterr().err
     real = fast.run_batch
-    monkeypatch.setattr(speed.fast, "run_batch", lambda model, ids: real(model, ids) + 1)
-    assert bench.main(["--quantized", str(quantized), "--batch", "1", "--tokens", "8"]) == 1
+    monkeypatch.setattr(fast, "run_batch", lambda model, ids: real(model, ids) + 1)
+    assert bench.main(["--model", str(MODEL), *FEW]) == 1
     assert "golden.fast gives" in capsys.readouterr().err
 
 
-def test_texts_have_the_length() -> None:
-    ids = speed.review_ids(MODEL, 3, 40)
-    assert ids.shape == (3, 40)
-    assert (ids[:, 0] == 101).all()
-    assert len(np.unique(ids, axis=0)) == 3
-
-
-def test_too_many_long_texts_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "imdb", lambda split: bench_reviews())
-    with pytest.raises(TrainError, match="only 1 test reviews are that long"):
-        speed.review_ids(MODEL, 2, 5)
-
-
-def bench_reviews() -> list:
-    from quant.texts.data_file import Review
-
-    return [Review("good", 1), Review("not so good at all", 0)]
-
-
-def test_too_long_texts_are_refused(quantized: Path, capsys: pytest.CaptureFixture) -> None:
-    assert bench.main(["--quantized", str(quantized), "--tokens", "600"]) == 2
-    assert "--tokens 600: allowed 3..512" in capsys.readouterr().err
-
-
-def test_a_model_of_another_family_is_refused(capsys: pytest.CaptureFixture) -> None:
+def test_a_model_of_another_kind_is_refused(capsys):
     assert bench.main(["--model", "models/vit-tiny-digits"]) == 2
-    assert "is a vit: give a BERT" in capsys.readouterr().err
-
-
-def test_speed_is_float_time_over_golden_time() -> None:
-    row = speed.Row("m", 128, 4, 30.0, 31.0, 20.0, 21.0, 10.0, 11.0)
-    assert (row.speedup, row.of_int8) == (1.5, 0.5)
-    assert replace(row, golden_ms=60.0).speedup == 0.5
-    assert row.line().split() == [
-        "m",
-        "128",
-        "4",
-        "30.00",
-        "10.00",
-        "20.00",
-        "200.0",
-        "1.50x",
-        "0.50x",
-    ]
-
-
-def test_int8_is_the_same_checkpoint() -> None:
-    """Near the float logits, and not the same; any batch and length."""
-    reference = speed.BertForSequenceClassification.from_pretrained(MODEL).eval()
-    session = speed.dynamic_int8(reference, 1)
-    for tokens in (5, 40):
-        ids = speed.review_ids(MODEL, 2, tokens)
-        with torch.inference_mode():
-            exact = reference(input_ids=torch.from_numpy(ids)).logits.numpy()
-        (logits,) = session.run(None, {"ids": ids, "mask": np.ones_like(ids)})
-        assert 0 < np.abs(logits - exact).max() < 1
-        assert (logits.argmax(axis=1) == exact.argmax(axis=1)).all()
+    assert "give an encoder of texts" in capsys.readouterr().err
