@@ -14,8 +14,7 @@ from cli.errors import UserError
 
 VARIABLE = "BERT2RTL_BUILD"
 ROOT = Path(__file__).resolve().parent.parent
-IS_CLONE = (ROOT / "pyproject.toml").is_file()
-"""Whether this is the project's repository; a wheel has its modules elsewhere."""
+IS_CLONE = (ROOT / "pyproject.toml").is_file()  # a wheel has its modules elsewhere
 
 
 def writable(path: Path) -> bool:

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -102,7 +103,8 @@ def _cluster(shared: Any, address: str) -> Iterator[Callable[..., Future[Any]]]:
         raise ToolError(f"{error}: start a scheduler by `.venv/bin/dask scheduler`") from None
     with client:
         # Submitted, not scattered: the scheduler can make it again when its holders have died.
-        common = client.submit(copy, shared, pure=False)
+        with warnings.catch_warnings(action="ignore"):  # that it is large
+            common = client.submit(copy, shared, pure=False)
         yield partial(client.get_executor(pure=False).submit, _there, sources(), common)
 
 
