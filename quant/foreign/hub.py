@@ -15,8 +15,7 @@ from quant.model.spec import CheckpointError
 
 FOLDER = BUILD / "hub"
 
-_PREFIX = "hub:"
-_NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?", re.ASCII)
+_NAME = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 _WANTED = [
     *("config.json", "*.safetensors", "model.safetensors.index.json", "adapter_config.json"),
     *(MODULES, SETTINGS, *FILES, *LENGTHS, *PROCESSORS),
@@ -27,16 +26,13 @@ _WANTED = [
 def local(model: Path) -> Path:
     """The directory of a checkpoint: ``model`` itself, or that of ``hub:owner/name[@revision]``.
 
-    A hub model is copied to build/hub, each revision to a folder of its own that holds its files
-    alone: config, safetensors and the tokenizer's or image processor's, no code. A copy that is up
-    to date is not loaded again, and is taken where the hub cannot be reached. Raises
-    CheckpointError for a name of another form, and when the hub has no such model, refuses it or
-    cannot be reached.
+    A hub model is copied to build/hub, each revision to a folder of its own: config, safetensors
+    and the tokenizer's or image processor's files, no code. A copy is taken as it is where it is
+    up to date, or where the hub cannot be reached. CheckpointError where there is none.
     """
-    if not str(model).startswith(_PREFIX):
+    if not str(model).startswith("hub:"):
         return model
-    name = str(model).removeprefix(_PREFIX)
-    match = _NAME.fullmatch(name)
+    match = _NAME.fullmatch(str(model))
     if match is None:
         raise CheckpointError(
             f"{model} names no model of the hub: write hub:owner/name, or hub:owner/name@revision "
@@ -45,11 +41,9 @@ def local(model: Path) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
+        repo, revision = match.groups()
         folder = snapshot_download(
-            match["repo"],
-            revision=match["revision"],
-            cache_dir=FOLDER,
-            allow_patterns=_WANTED,
+            repo, revision=revision, cache_dir=FOLDER, allow_patterns=_WANTED
         )
     except Exception as error:  # of the library, of what it asks the network with, of the disk
         (reason, *_) = str(error).strip().splitlines() or [type(error).__name__]

@@ -1,9 +1,8 @@
 """The digits of the package scikit-learn, with a fixed split.
 
-1,797 handwritten digits of 8 x 8 pixels by 13 people (Alpaydin and Kaynak, 1998). Within each
-label, images are ordered by SHA-256 of the seed and their pixels; the first go to the test split,
-the next to validation, the rest to train. Each split has that same order, so any prefix is a random
-sample.
+1,797 handwritten digits of 8 x 8 pixels by 13 people (Alpaydin and Kaynak, 1998), ordered by
+SHA-256 of a seed and their pixels. The first of each label go to the test split, the next to
+validation, the rest to train, so any prefix of a split is a random sample.
 """
 
 import gzip
@@ -26,34 +25,24 @@ Images = tuple[NDArray[np.uint8], NDArray[np.int64]]
 LABELS = tuple("0123456789")
 
 _SEED = 2026
-_SPLITS: dict[str, tuple[int, int | None]] = {
-    "train": (54, None),
-    "validation": (36, 54),
-    "test": (0, 36),
-}
+_SPLITS = {"train": (54, None), "validation": (36, 54), "test": (0, 36)}
 """First and last of each label, in their order."""
 
 
 def digits(split: str) -> Images:
-    """The digits of one split: test 360, validation 180, train 1,257; ink is 255.
-
-    Raises TextError for an unknown split, and where scikit-learn is not installed.
-    """
+    """The digits of one split: test 360, validation 180, train 1,257; ink is 255."""
     if split not in _SPLITS:
         raise TextError(f"no split named {split!r}: choose one of {', '.join(_SPLITS)}")
     images, labels = _digits()
-    order = sorted(range(len(images)), key=lambda i: _hash(images[i]))
-    of_label = [[i for i in order if labels[i] == label] for label in range(len(LABELS))]
-    chosen = {i for some in of_label for i in some[slice(*_SPLITS[split])]}
-    places = [i for i in order if i in chosen]
+    hashes = [hashlib.sha256(f"{_SEED}:".encode() + image.tobytes()).digest() for image in images]
+    order = np.array(sorted(range(len(images)), key=hashes.__getitem__))
+    of_label = [order[labels[order] == label] for label in range(len(LABELS))]
+    chosen = np.concatenate([places[slice(*_SPLITS[split])] for places in of_label])
+    places = order[np.isin(order, chosen)]
     return images[places], labels[places]
 
 
 CORPORA: dict[str, Callable[[str], Images]] = {"digits": digits}
-
-
-def _hash(image: NDArray[np.uint8]) -> bytes:
-    return hashlib.sha256(f"{_SEED}:".encode() + image.tobytes()).digest()
 
 
 @cache

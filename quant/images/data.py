@@ -2,12 +2,14 @@
 
 A folder has a folder of files for each class, called like it, or files without labels. A table
 (.csv, .tsv, .jsonl, .parquet) names a file in each row, from the table's own folder on; a .txt is
-one name a line. A file by itself has no label. Of rows these are .npy files.
+one name a line. A file by itself has no label. Files of rows are .npy files.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from cli.errors import UserError
 
@@ -26,7 +28,7 @@ from quant.texts.data_file import (
 )
 
 COLUMNS = ("image", "image_path", "file_name", "file", "path", *TEXT_COLUMNS)
-TABLES = (".csv", ".tsv", ".json", ".jsonl", ".txt", *PARQUET)
+TABLES = (".csv", ".tsv", ".jsonl", ".txt", *PARQUET)
 DIGITS = "digits"
 
 NAMED = (*texts.CORPORA, *CORPORA)
@@ -36,10 +38,7 @@ _SUFFIXES = {IMAGES: SUFFIXES, FILES: (".npy",)}
 
 
 def usual(inputs: str, of_texts: str) -> str:
-    """The corpus that a command takes for a model of these inputs where it is told none.
-
-    TextError for rows, which only a front end of the user's makes.
-    """
+    """The corpus that a command takes for a model of these inputs by default; none for rows."""
     if inputs == FILES:
         raise TextError(
             "the rows of this model are those of a front end of yours, and none are at hand: name "
@@ -48,19 +47,11 @@ def usual(inputs: str, of_texts: str) -> str:
     return DIGITS if inputs == IMAGES else of_texts
 
 
-def load(
-    inputs: str,
-    source: str,
-    split: str,
-    *,
-    names: Sequence[str] | None = None,
-    layout: Layout | None = None,
-    task: str = CLASSIFICATION,
-) -> list[Review]:
-    """What `stream` gives, as a list; of texts a named corpus, too (quant.texts.corpora)."""
+def load(inputs: str, source: str, split: str, **options: Any) -> list[Review]:
+    """What `stream` gives, as a list; of texts a named corpus as well (quant.texts.corpora)."""
     if inputs == TEXTS:
-        return texts.load_texts(source, split, names=names, layout=layout, task=task)
-    return list(stream(source, split, inputs=inputs, names=names, layout=layout, task=task))
+        return texts.load_texts(source, split, **options)
+    return list(stream(source, split, inputs=inputs, **options))
 
 
 def stream(
@@ -68,7 +59,7 @@ def stream(
     split: str = "test",
     *,
     inputs: str = IMAGES,
-    names: Sequence[str] | None = None,
+    names: tuple[str, ...] = (),
     layout: Layout | None = None,
     task: str = CLASSIFICATION,
     empty: bool = False,
@@ -78,20 +69,19 @@ def stream(
     inputs: as EncoderSpec.inputs. names, layout, task, empty: as of `stream_texts`. The text of an
     image or a file of rows is its name; a class for every row has no tags.
     """
-    path, layout = Path(source), layout or Layout()
+    path = Path(source)
+    if inputs != TEXTS and task == TOKEN_CLASSIFICATION:
+        names, task = (), CLASSIFICATION
     if inputs == TEXTS:
         yield from stream_texts(path, names=names, layout=layout, task=task, empty=empty)
-        return
-    if task == TOKEN_CLASSIFICATION:
-        names, task = (), CLASSIFICATION
-    if inputs == IMAGES and str(source) in CORPORA:
+    elif inputs == IMAGES and str(source) in CORPORA:
         images, labels = CORPORA[str(source)](split)
         for place, (image, label) in enumerate(zip(images, labels, strict=True), 1):
             yield Review(f"{source} {split} {place}", int(label), image=image)
     elif path.is_dir():
         yield from _folder(path, _SUFFIXES[inputs], names if task == CLASSIFICATION else ())
     elif path.suffix.lower() in TABLES:
-        layout = replace(layout, texts=COLUMNS)
+        layout = replace(layout or Layout(), texts=COLUMNS)
         for review in stream_texts(path, names=names, layout=layout, task=task, empty=empty):
             text = str(path.parent / review.text) if review.present else ""
             yield replace(review, text=text)
@@ -105,17 +95,16 @@ def stream(
         )
 
 
-def _folder(path: Path, suffixes: Sequence[str], names: Sequence[str] | None) -> Iterator[Review]:
-    """names: of the model's classes; None: the folders' own; empty: no labels."""
-    visible = [file for file in sorted(path.rglob("*")) if file.name[0] != "."]
-    kinds = [file.name for file in visible if file.is_dir() and file.parent == path]
-    files = [file for file in visible if file.suffix.lower() in suffixes]
+def _folder(path: Path, suffixes: tuple[str, ...], names: tuple[str, ...]) -> Iterator[Review]:
+    found = (file.relative_to(path) for file in sorted(path.rglob("*")))
+    files = [path / file for file in found if not re.search(r"(^|/)\.", file.as_posix())]
+    files = [file for file in files if file.suffix.lower() in suffixes]
     if not files:
         raise TextError(f"{path} holds no file of {', '.join(suffixes)}")
-    classes = tuple(kinds if names is None else names)
     for file in files:
         kind = file.relative_to(path).parts[0]
         try:
-            yield Review(str(file), class_of(kind, classes) if kind in kinds and classes else None)
+            label = class_of(kind, names) if names and file.parent != path else None
         except UserError as error:
             raise TextError(f"{path / kind}: its name {error}") from None
+        yield Review(str(file), label)

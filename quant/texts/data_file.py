@@ -2,14 +2,13 @@
 
     .csv, .tsv      quoted by the rules of the csv module; a .csv is separated by commas, semicolons
                     or tabs, whichever its header has most of
-    .jsonl, .json   an object per line; a list of objects
+    .jsonl          an object per line
     .parquet, .pq   integers of a ClassLabel stand for the names in the file's metadata
     .txt            a text per line
     .conll, ...     a word per line, its tag last, an empty line behind each text
 
-A file is UTF-8. A label is the name of a class, else its index, see `class_of`; a list is a list,
-in a cell of a .csv written as JSON. An empty label leaves the text without one. Whatever cannot be
-read is a TextError that names the file and the line in which the row begins.
+A file is UTF-8, and a cell of a .csv holds a list as JSON. A TextError names the file and the line
+or row that cannot be read.
 """
 
 import argparse
@@ -17,47 +16,33 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from functools import lru_cache
 from itertools import chain
-from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from cli.errors import ToolError, UserError
-from cli.extras import how
+from cli.errors import UserError
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.model.spec import (
-    CLASSIFICATION,
-    MULTI_LABEL,
-    QUESTION_ANSWERING,
-    REGRESSION,
-    TOKEN_CLASSIFICATION,
-)
+from quant.model.spec import CLASSIFICATION, LABELLED, REGRESSION, TOKEN_CLASSIFICATION
 
 TEXT_COLUMNS = ("text", "text_a", "text1", "sentence1", "sentence", "premise", "question")
 PAIR_COLUMNS = ("pair", "text_pair", "text_b", "text2", "sentence2", "hypothesis", "context")
 LABEL_COLUMNS = ("label",)
 WORD_COLUMNS = ("tokens", "words", "text")
 TAG_COLUMNS = ("ner_tags", "tags", "labels", "label", "pos_tags")
-LARGEST_INDEX = 4095
 PARQUET = (".parquet", ".pq")
 CONLL = (".conll", ".bio", ".iob2")
 
-NO_CLASS = (-1, -100)
-"""What `datasets` writes for a text without a class, transformers for a word without one."""
-_TRUTH = {"0": 0.0, "0.0": 0.0, "false": 0.0, "1": 1.0, "1.0": 1.0, "true": 1.0}
-_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
-_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
+_FLAGS = {"0": 0.0, "0.0": 0.0, "false": 0.0, "1": 1.0, "1.0": 1.0, "true": 1.0}
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?")
 
 Content: TypeAlias = str | Sequence[str] | NDArray[np.uint8]
 """A text or its words, an image's path or the image."""
-Targets: TypeAlias = tuple[float, ...]
 
 
 class TextError(UserError):
@@ -66,17 +51,17 @@ class TextError(UserError):
 
 @dataclass(frozen=True)
 class Review:
-    """A text, its class (an index, None without a label) and the second text of a pair.
+    """A text, the index of its class, and the second text of a pair.
 
     targets: a number per output of a model with several labels (1 or 0) or of a regression.
-    words, tags: the words of a text that the file has word by word, and the class of each or None.
-    image: pixels that are no file of their own. line: in the file, where that has lines.
+    words, tags: of a text that the file has word by word; a tag is the index of a class or None.
+    image: pixels that are no file of their own. line: the line or row of the file.
     """
 
     text: str
     label: int | None
     pair: str | None = None
-    targets: Targets | None = None
+    targets: tuple[float, ...] | None = None
     words: tuple[str, ...] | None = None
     tags: tuple[int | None, ...] = ()
     image: NDArray[np.uint8] | None = None
@@ -85,14 +70,14 @@ class Review:
     @property
     def present(self) -> bool:
         """There is a text or an image, and the second text of a pair."""
-        return self.image is not None or bool(self.text.strip() and self.pair != "")
+        paired = self.pair is None or self.pair.strip()
+        return self.image is not None or bool(self.text.strip() and paired)
 
     @property
     def content(self) -> Content:
         """The image or the words, where there are some, else the text."""
-        if self.image is not None:
-            return self.image
-        return self.text if self.words is None else self.words
+        words = self.text if self.words is None else self.words
+        return words if self.image is None else self.image
 
 
 @dataclass(frozen=True)
@@ -107,10 +92,9 @@ class Layout:
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
     """Options that name the columns of a file of texts."""
-    group = parser.add_argument_group("columns of a .csv, .tsv, .json, .jsonl or .parquet file")
-    usual = {"text": TEXT_COLUMNS, "pair": PAIR_COLUMNS, "label": LABEL_COLUMNS}
-    for name, columns in usual.items():
-        shown = f"default: the first of {', '.join(columns)} that is there"
+    group = parser.add_argument_group("columns of a .csv, .tsv, .jsonl or .parquet file")
+    for name, usual in ("text", TEXT_COLUMNS), ("pair", PAIR_COLUMNS), ("label", LABEL_COLUMNS):
+        shown = f"default: the first of {', '.join(usual)} that is there"
         group.add_argument(f"--{name}-column", metavar="NAME", help=shown)
 
 
@@ -119,19 +103,9 @@ def layout_of(options: argparse.Namespace) -> Layout:
     return Layout(options.text_column, options.pair_column, options.label_column)
 
 
-def read_texts(
-    path: str | Path,
-    *,
-    names: Sequence[str] | None = None,
-    layout: Layout | None = None,
-    task: str = CLASSIFICATION,
-) -> list[Review]:
-    """The texts of a file, with the labels that a model with outputs ``names`` has for ``task``.
-
-    Without ``names`` every label must be an index; with () labels are not looked at. Rows without
-    a text are left out. Notes on stderr count them and name the columns that are not read.
-    """
-    reviews = list(stream_texts(path, names=names, layout=layout, task=task))
+def read_texts(path: str | Path, **options: Any) -> list[Review]:
+    """The texts of `stream_texts`, by the same options; TextError where there is none."""
+    reviews = list(stream_texts(path, **options))
     if not reviews:
         raise TextError(f"{path} holds no text")
     return reviews
@@ -140,23 +114,24 @@ def read_texts(
 def stream_texts(
     path: str | Path,
     *,
-    names: Sequence[str] | None = None,
+    names: Sequence[str] = (),
     layout: Layout | None = None,
     task: str = CLASSIFICATION,
     empty: bool = False,
 ) -> Iterator[Review]:
-    """The texts of `read_texts` one at a time. empty: a row without a text is a Review of ""."""
-    table = _Table(Path(path), layout or Layout(), names, task)
-    missing: list[str] = []
+    """The texts of a file, with the labels that a model with outputs ``names`` has for ``task``.
+
+    Without ``names`` labels are not looked at. A row without a text is left out, and a note counts
+    those; with ``empty`` it is a Review that is not `present`.
+    """
+    table, missing = _Table(Path(path), tuple(names), layout, task), 0
     for review in table.rows(table.review):
-        if not review.present:
-            missing.append(table.place)
         if review.present or empty:
             yield review
+        missing += not review.present
     if missing:
-        left = "kept as empty rows" if empty else "left out"
-        many = f"{len(missing):,}, the first is {missing[0]}"
-        _note(f"{path}: rows without a text are {left}: {many}")
+        note = f"note: {path}: {missing:,} rows without a text are"
+        print(note, "empty" if empty else "left out", file=sys.stderr, flush=True)
 
 
 def until_a_text(reviews: Iterator[Review], source: str) -> Iterator[Review]:
@@ -171,115 +146,89 @@ def until_a_text(reviews: Iterator[Review], source: str) -> Iterator[Review]:
 def label_names(path: str | Path, *, layout: Layout | None = None) -> list[str]:
     """The classes of a file: the names in a Parquet file's ClassLabel, else its sorted labels.
 
-    Labels that differ in case alone are one; numbers are sorted by value.
+    Labels that differ in case alone are one; numbers are sorted by value. Classes are those that
+    are there: 0 and 2 are two classes with these names, of which no other file may have a 1.
     """
-    table = _Table(Path(path), layout or Layout(), None, CLASSIFICATION)
-    found: dict[str, str] = {}
-    for columns, row in table.rows(lambda *row: row):
-        if columns.label in table.classes:
-            return table.classes[columns.label]
-        if not _blank(value := row.get(columns.label or "")):
-            name = re.sub(r"^([0-9]+)\.0*$", r"\1", _word(value))
-            found.setdefault(name.casefold(), name)
+    table, found = _Table(Path(path), None, layout, CLASSIFICATION), dict[str, str]()
+    for value in table.rows(lambda text, pair, label: label):
+        if table.classes:
+            return table.classes
+        if plain := _plain(value):
+            found.setdefault(plain, plain if plain.isdecimal() else _word(value))
     if not found:
         raise TextError(f"{path} has no labels: name their column or key with --label-column")
-    return sorted(found.values(), key=Decimal if all(map(_NUMBER.fullmatch, found)) else str)
+    numbers = all(map(str.isdecimal, found))
+    return sorted(found.values(), key=lambda name: (len(name) if numbers else 0, name))
 
 
 @lru_cache(1 << 12)
-def class_of(label: str, names: tuple[str, ...] | None) -> int:
+def class_of(label: str, names: tuple[str, ...]) -> int:
     """The class that a label means: by its name, else by its index from 0.
 
-    Case, surrounding space and the spelling of a number (5, 5.0, 05) do not count. Where a name is
-    a number, numbers are names alone: with the names "1" to "5" a 3 is the class "3", and a 0 is
-    refused. So is a number that is the index of one name and stands in another ("1 star").
-    Without ``names`` a label is an index.
+    Case, surrounding space and the spelling of a number (5, 5.0, 05) do not count. A number that
+    could be meant as a name is no index: where a name is a number, or where all names hold digits
+    ("1 star") that are not their indices ("LABEL_0").
     """
-    label = label.strip()
-    number = Decimal(label) if _NUMBER.fullmatch(label) else None
-    whole = number is not None and re.fullmatch(r"[0-9]+(\.0*)?", label)
-    limit = LARGEST_INDEX + 1 if names is None else len(names)
-    index = int(number) if number is not None and whole and number < limit else None
-    if names is None:
-        if index is None:
-            raise UserError(f"{_shown(label)} is not an index from 0 to {LARGEST_INDEX}")
-        return index
-    numbers = [Decimal(name) if _NUMBER.fullmatch(name.strip()) else None for name in names]
-    indexed = numbers == [None] * len(names)
-    found = [i for i, name in enumerate(names) if name.strip() == label]
-    found = found or [i for i, name in enumerate(names) if _plain(name) == _plain(label)]
-    if not found and number is not None:
-        found = [i for i, own in enumerate(numbers) if own == number]
-        if indexed and index is not None:
-            held = [re.findall("[0-9]+", name) for name in names]
-            one = all(len(digits) == 1 for digits in held)
-            found = [i for i, n in enumerate(held) if i == index or (one and int(*n) == index)]
-    if not found:
-        more = f" or an index from 0 to {len(names) - 1}" if indexed else ""
-        raise UserError(f"{_shown(label)} is not one of {_listed(names)}{more}")
+    places, held = range(len(names)), [re.findall("[0-9]+", name) for name in names]
+    indexed = not all(held) or held == [[str(i)] for i in places]
+    indexed = indexed and not any(_plain(name).isdecimal() for name in names)
+    found = [i for i in places if _word(names[i]) == _word(label)]
+    found = found or [i for i in places if _plain(names[i]) == _plain(label)]
+    found = found or [i for i in places if indexed and str(i) == _plain(label)]
     if len(found) > 1:
         both = _listed([names[i] for i in found])
         raise UserError(f"{_shown(label)} could mean {both}: write a name as it is there")
+    if not found:
+        more = f" or an index from 0 to {len(names) - 1}" if indexed else ""
+        raise UserError(f"{_shown(label)} is not one of {_listed(names)}{more}")
     return found[0]
 
 
-class _Columns(NamedTuple):
-    """The columns that are read. outputs: one for each output of the model, in place of a label."""
-
-    text: str
-    pair: str | None = None
-    label: str | None = None
-    outputs: tuple[str, ...] = ()
-
-
-_Row: TypeAlias = tuple[_Columns, Mapping[str, Any]]
+_Columns: TypeAlias = tuple[str, str | None, str | None]
+"""Of the text, the second text and the label."""
+_Row: TypeAlias = tuple[Sequence[str], Sequence[Any]]
+"""The columns or keys of a row, and their values."""
 
 
 class _Table:
-    """The rows of one file. classes: the names of the integers in a column of a Parquet file."""
+    """The rows of one file. names: None for labels of any name. classes: of its ClassLabel."""
 
-    def __init__(self, path: Path, layout: Layout, names: Sequence[str] | None, task: str) -> None:
-        self.path, self.layout, self.task = path, layout, task
-        self.names = None if names is None else tuple(names)
-        self.kind, self.line = path.suffix.lower(), 0
-        self.words = task == TOKEN_CLASSIFICATION
-        self.labelled = self.names != () and task != QUESTION_ANSWERING
-        self.classes: dict[str, list[str]] = {}
-        self._known: dict[tuple[str, ...], _Columns] = {}
+    def __init__(
+        self, path: Path, names: tuple[str, ...] | None, layout: Layout | None, task: str
+    ) -> None:
+        self.path, self.kind, self.line = path, path.suffix.lower(), 0
+        self.names, self.layout, self.task = names or (), layout or Layout(), task
+        self.words, self.labelled = task == TOKEN_CLASSIFICATION, names != () and task in LABELLED
+        self.classes: list[str] = []
+        self.known: dict[tuple[str, ...], _Columns] = {}
 
-    @property
-    def place(self) -> str:
-        """Where the present row begins."""
-        row = ": row " if self.kind in (*PARQUET, ".json") else ":"
-        return f"{self.path}{row}{self.line}" if self.line else str(self.path)
-
-    def rows(self, make: Callable[[_Columns, Mapping[str, Any]], Any]) -> Iterator[Any]:
-        """The results of `make` for each row; a UserError gets the place."""
-        readers = {".csv": self._csv, ".tsv": self._csv, ".json": self._json, ".jsonl": self._json}
-        readers |= {".txt": self._txt} | dict.fromkeys(PARQUET, self._parquet)
+    def rows(self, make: Callable[..., Any]) -> Iterator[Any]:
+        """What `make` gives for the text, second text and label of each row."""
+        readers = {".csv": self._csv, ".tsv": self._csv, ".jsonl": self._jsonl, ".txt": self._txt}
+        readers |= dict.fromkeys(PARQUET, self._parquet)
         readers |= dict.fromkeys(CONLL, self._conll) if self.words else {}
         try:
             if self.path.is_dir() or self.kind not in readers:
-                kind = "this is a folder" if self.path.is_dir() else "unknown kind of file"
-                raise UserError(f"{kind}: give one of {', '.join(readers)}")
-            for row in readers[self.kind]():
-                yield make(*row)
+                raise UserError(f"not a file of {', '.join(readers)}")
+            for keys, values in readers[self.kind]():
+                text, pair, label = self._columns(tuple(keys))
+                row: dict[str | None, Any] = dict([(None, None), *zip(keys, values)])
+                for name in () if self.words else (text, pair):
+                    if not isinstance(row[name], str | None):
+                        raise UserError(f"{name!r} is {_shown(row[name])}, not a string")
+                yield make(row[text], pair and (row[pair] or ""), row[label])
         except UserError as error:
-            raise TextError(f"{self.place}: {error}") from None
-        except OSError as error:
-            raise TextError(f"cannot read {self.path}: {error.strerror or error}") from None
+            kind = ": row " if self.kind in PARQUET else ":"
+            place = f"{kind}{self.line}" if self.line else ""
+            raise TextError(f"{self.path}{place}: {error}") from None
 
     def _lines(self) -> Iterator[str]:
-        position = 0
-        with self.path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
-            for number, line in enumerate(file, 1):
-                self.line = number
+        with self.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            for self.line, line in enumerate(file, 1):
                 if bad := re.search("[\0\udc80-\udcff]", line):
-                    position += len(line[: bad.start()].encode())
-                    byte = f"byte {position:,}, 0x{ord(bad[0]) % 256:02x}"
-                    raise UserError(f"{byte}, is not text in UTF-8: save the file as UTF-8")
-                position += len(line.encode())
-                yield line.removeprefix("\ufeff") if number == 1 else line
+                    byte = f"the byte 0x{ord(bad[0]) % 256:02x}"
+                    raise UserError(f"{byte} is not text in UTF-8: save the file as UTF-8")
+                yield line
 
     def _csv(self) -> Iterator[_Row]:
         csv.field_size_limit(1 << 24)
@@ -292,37 +241,28 @@ class _Table:
         begin = 1
         try:
             for cells in reader:
-                self.line = begin
+                self.line, begin = begin, reader.line_num + 1
                 if not header:
-                    header, columns = cells, self._columns(cells)
+                    header, _ = cells, self._columns(tuple(cells))
                 elif len(cells) == len(header):
-                    yield columns, dict(zip(header, cells))
+                    yield header, cells
                 elif "".join(cells).strip():
-                    raise UserError(
-                        f"{len(cells)} cells under a header of {len(header)}: quote a text that "
-                        f"holds {delimiter!r}, leave a cell without a value empty"
-                    )
-                begin = reader.line_num + 1
+                    wrong = f"{len(cells)} cells under a header of {len(header)}"
+                    raise UserError(f"{wrong}: quote a text that holds {delimiter!r}")
         except csv.Error as error:
             self.line = begin
             raise UserError(f"{error}: quotes enclose a whole cell, and double in it") from None
 
-    def _json(self) -> Iterator[_Row]:
-        rows: Any = (_json_value(line) for line in self._lines() if line.strip())
-        if self.kind == ".json":
-            text, self.line = "".join(self._lines()), 0
-            rows = _json_value(text)
-            if not isinstance(rows, list):
-                raise UserError("not a list of JSON objects; a file with one per line is a .jsonl")
-        for row in rows:
-            self.line += self.kind == ".json"
+    def _jsonl(self) -> Iterator[_Row]:
+        for line in filter(str.strip, self._lines()):
+            row = _json_value(line)
             if not isinstance(row, dict):
                 raise UserError(f"{_shown(row)} is not a JSON object")
-            yield self._columns(list(row)), row
+            yield [*row], [*row.values()]
 
     def _txt(self) -> Iterator[_Row]:
         for line in filter(str.strip, self._lines()):
-            yield _Columns("text"), {"text": line.strip()}
+            yield ["text"], [line.strip()]
 
     def _conll(self) -> Iterator[_Row]:
         rows: list[list[str]] = []
@@ -330,245 +270,176 @@ class _Table:
         for line in chain(self._lines(), [""]):
             cells = re.findall(r"[^ \t\r\n]+", line)
             if cells and cells[0] != "-DOCSTART-":
-                width, begin = width or len(cells), begin if rows else self.line
-                if len(cells) < 2 or len(cells) != width:
-                    raise UserError(
-                        f"{len(cells)} columns, not {max(width, 2)}: a line is a word, as many "
-                        "others in each, and last its tag"
-                    )
+                begin, width = begin if rows else self.line, width or max(len(cells), 2)
                 rows.append(cells)
+                if len(cells) != width:
+                    wrong = f"{len(cells)} columns, not {width}"
+                    raise UserError(f"{wrong}: a line is a word, others, and last its tag")
             elif rows and not cells:
                 self.line = begin
                 words, *_, tags = zip(*rows)
-                yield _Columns("words", label="tags"), {"words": [*words], "tags": [*tags]}
+                yield ["words", "tags"], [[*words], [*tags]]
                 rows = []
 
     def _parquet(self) -> Iterator[_Row]:
-        try:
-            import pyarrow
-            from pyarrow import parquet
-        except ModuleNotFoundError:
-            needed = f"reading Parquet needs the package pyarrow: {how('pyarrow')}"
-            raise ToolError(f"{self.path}: {needed}") from None
+        import pyarrow
+        from pyarrow import parquet
+
         with self.path.open("rb") as source:
             try:
                 file = parquet.ParquetFile(
                     source, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
                 )
-                columns = self._columns(file.schema_arrow.names)
-                self._find_classes(file.schema_arrow.metadata or {}, columns)
-                wanted = (columns.text, columns.pair, columns.label, *columns.outputs)
-                read = {name for name in wanted if name is not None}
-                for batch in file.iter_batches(256, columns=[*read], use_threads=False):
+                columns = self._columns(tuple(file.schema_arrow.names))
+                self._find_classes(file.schema_arrow.metadata or {}, columns[-1])
+                read = list(filter(None, columns))
+                for batch in file.iter_batches(256, columns=read, use_threads=False):
                     for row in batch.to_pylist():
                         self.line += 1
-                        yield columns, {name: self._named(name, row[name]) for name in read}
+                        yield read, [row[name] for name in read]
             except UserError:
                 raise
             except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
                 said = " ".join(str(error).split())[:200]
                 raise UserError(f"what follows cannot be read as Parquet: {said}") from None
 
-    def _columns(self, keys: Sequence[str]) -> _Columns:
+    def _find_classes(self, metadata: Any, column: str | None) -> None:
+        """Finds the names of the file's classes, and refuses those that are not the model's."""
+        about = metadata.get(b"huggingface", b'{"info": {"features": {}}}')
+        try:
+            found = json.loads(
+                about,
+                object_hook=lambda f: f.get("names", f.get("feature", f)) if "_type" in f else f,
+            )
+            own = found["info"]["features"].get(column, {})
+            own = own[0] if isinstance(own, list) and isinstance(own[0], dict | list) else own
+            own = [] if isinstance(own, dict) else own
+            if not isinstance(own, list) or len({*map(str.strip, own)}) < len(own):
+                raise ValueError
+        except (ValueError, AttributeError, TypeError, LookupError, RecursionError):
+            raise UserError("its metadata huggingface is damaged: write it without") from None
+        indices = [str(i) for i in range(len(own))]
+        known = own == indices or {*map(_plain, own)} <= {*map(_plain, self.names)}
+        generic = self.names == tuple(f"LABEL_{i}" for i in indices)
+        if self.names and not known and not generic:
+            both = f"its classes are {_listed(own)}, the model's {_listed(self.names)}"
+            raise UserError(f"{both}: rename those of one")
+        self.classes = own if known or not generic else []
+
+    def _columns(self, keys: tuple[str, ...]) -> _Columns:
         """The columns among these; the objects of a .jsonl may have other keys each."""
-        if tuple(keys) in self._known:
-            return self._known[tuple(keys)]
-        layout, names = self.layout, self.names or ()
+        if keys in self.known:
+            return self.known[keys]
 
         def find(part: str, asked: str | None, usual: Sequence[str]) -> str | None:
             for name in [asked] if asked else usual:
-                exact = [key for key in keys if key.strip() == name.strip()]
-                same = exact or [key for key in keys if _plain(key) == _plain(name)]
+                same = [key for key in keys if key.strip().casefold() == name.strip().casefold()]
                 if len(same) > 1:
                     raise UserError(f"{len(same)} columns are called {name!r}: rename one")
                 if same:
                     return same[0]
-            if part == "text" or (asked and not self._known):
+            if part == "text" or (asked and not self.known):
                 missing = f"no column {asked or usual[0]!r} among {_listed(keys)}"
                 raise UserError(f"{missing}: name one with --{part}-column")
             return None
 
-        text = find("text", layout.text, WORD_COLUMNS if self.words else layout.texts)
-        paired = layout.pair != "" and not self.words
-        pair = find("pair", layout.pair, PAIR_COLUMNS) if paired else None
+        asked, paired = self.layout, not self.words and self.layout.pair != ""
+        text = find("text", asked.text, WORD_COLUMNS if self.words else asked.texts) or ""
+        pair = find("pair", asked.pair, PAIR_COLUMNS) if paired else None
         labels = TAG_COLUMNS if self.words else LABEL_COLUMNS
-        label = find("label", layout.label, labels) if self.labelled else None
-        several = self.labelled and label is None and self.task in (MULTI_LABEL, REGRESSION)
-        outputs = [find("", None, [name]) for name in names] if several else []
-        each = tuple(dict.fromkeys(filter(None, outputs)))
-        if each and len(each) < len(names):
-            raise UserError(f"the outputs {_listed(names)} need a column each, or a list")
-        if any((one.pair is None) != (pair is None) for one in self._known.values()):
+        label = find("label", asked.label, labels) if self.labelled else None
+        self.known[keys] = text, pair, label
+        if len({other is None for _, other, _ in self.known.values()}) > 1:
             raise UserError("all rows of a file have a second text, or none")
-        unread = [k for k in keys if k not in (text, pair, label, *each, layout.label, *labels)]
-        if unread and not self._known:
-            _note(f"{self.path}: not read: {_listed(unread)}")
-        self._known[tuple(keys)] = _Columns(text or "", pair, label, each)
-        return self._known[tuple(keys)]
+        return text, pair, label
 
-    def _find_classes(self, metadata: Any, columns: _Columns) -> None:
-        """Finds the names of the file's classes, and refuses those that are not the model's."""
-        try:
-            content = json.loads(metadata.get(b"huggingface", b"{}"))
-            features = (content.get("info") or {}).get("features") or {}
-            for column in filter(None, (columns.label, *columns.outputs)):
-                own = _class_names(features.get(column))
-                if own and own != [str(i) for i in range(len(own))]:
-                    self.classes[column] = own
-        except (ValueError, AttributeError, TypeError, KeyError, RecursionError):
-            raise UserError(
-                "the key huggingface of its metadata holds no features of `datasets`: write the "
-                "file again, with or without them"
-            ) from None
-        own, names = self.classes.get(columns.label or "") or [], self.names or ()
-        if own and names == tuple(f"LABEL_{i}" for i in range(len(own))) and not {*own} & {*names}:
-            _note(f"{self.path}: the model's classes have no names: the order is the file's")
-            self.classes.pop(columns.label or "", None)
-        elif own and names and self.task != REGRESSION:
-            same = {*map(_plain, own)} <= {*map(_plain, names)}
-            if not same or len({class_of(name, names) for name in own}) < len(own):
-                both = f"its classes are {_listed(own)}, the model's {_listed(names)}"
-                raise UserError(f"{both}: rename those of one")
-
-    def _named(self, column: str, value: Any) -> Any:
-        """The names of the file's classes in place of their integers, None for no class."""
-        own = self.classes.get(column)
-        if own is None or not self.names:
-            return value
-        if isinstance(value, list):
-            return [self._named(column, one) for one in value]
-        if value is None or isinstance(value, str) or value in NO_CLASS:
-            return value if isinstance(value, str) else None
-        if value not in range(len(own)):
-            raise UserError(f"{column!r} is {_shown(value)}, not a class from 0 to {len(own) - 1}")
-        return own[int(value)]
-
-    def review(self, columns: _Columns, row: Mapping[str, Any]) -> Review:
-        names, value = self.names or (), row.get(columns.label or "")
+    def review(self, text: Any, pair: str | None, value: Any) -> Review:
+        """The text of a row, and its label where there is one."""
+        value = _named(value, self.classes)
         if self.words:
-            listed = _plain(columns.text) != "text"
-            return self._tagged(row.get(columns.text), value if self.labelled else None, listed)
-        text = _text(row.get(columns.text), columns.text)
-        pair = _text(row.get(columns.pair), columns.pair) if columns.pair else None
-        review = Review(text, None, pair, line=self.line)
-        if columns.outputs and not all(_blank(row[name]) for name in columns.outputs):
-            value = [row[name] for name in columns.outputs]
-        if _blank(value):
+            return self._tagged(text, value)
+        review = Review(text or "", None, pair, line=self.line)
+        if not _word(value):
             return review
-        if self.task == REGRESSION:
-            return replace(review, targets=_numbers(value, names))
-        if self.task == MULTI_LABEL:
-            return replace(review, targets=_labels(value, names, flags=bool(columns.outputs)))
-        return replace(review, label=class_of(str(value), self.names))
+        if self.task == CLASSIFICATION:
+            return replace(review, label=class_of(_word(value), self.names))
+        return replace(review, targets=self._targets(value))
 
-    def _tagged(self, value: Any, given: Any, listed: bool) -> Review:
+    def _tagged(self, value: Any, given: Any) -> Review:
         """A text with words and the class of each; null, "" and -100 are none."""
-        listed = listed and str(value).lstrip().startswith("[")
-        if isinstance(value, str) and _blank(given) and not listed:
+        words = _listing(value) if _word(value) else []
+        if isinstance(value, str) and words is None and not _word(given):
             return Review(value, None, line=self.line)
-        words = [] if _blank(value) else _listing(value)
         if words is None or not all(isinstance(word, str) and word.strip() for word in words):
             raise UserError(f"{_shown(value)} is not a list of words")
-        if not words:
-            return Review("", None, line=self.line)
-        tags = [None] * len(words) if _blank(given) else _listing(given)
+        tags = _listing(given) if _word(given) else [None] * len(words)
         if tags is None or len(tags) != len(words):
             raise UserError(f"{_shown(given)} is not a list of {len(words)} tags, one per word")
-        none = [_blank(tag) or str(tag).strip() == str(NO_CLASS[1]) for tag in tags]
-        classes = [None if no else class_of(str(tag), self.names) for no, tag in zip(none, tags)]
-        return Review(
-            " ".join(words), None, words=tuple(words), tags=tuple(classes), line=self.line
-        )
+        named = [_word(tag) for tag in tags]
+        classes = tuple(class_of(n, self.names) if n not in ("", "-100") else None for n in named)
+        return Review(" ".join(words), None, words=tuple(words), tags=classes, line=self.line)
 
+    def _targets(self, value: Any) -> tuple[float, ...]:
+        """Numbers, or a 1 for each label that holds: by names or indices, or a 0 or 1 for each.
 
-def _labels(value: Any, names: tuple[str, ...], flags: bool) -> Targets:
-    """A 1 for each label that holds, of a label, a list of labels, or a 0 or 1 for each of all.
-
-    flags: it is the latter for sure; else a list of integers, which could be indices, is refused.
-    """
-    items = _listing(value)
-    words = list(map(_word, [value] if items is None else items))
-    flags = flags or any(isinstance(item, bool | float) for item in items or [value])
-    truths = [_TRUTH.get(word.lower()) for word in words if flags or word in ("0", "1")]
-    each = len(truths) == len(words) == len(names) and None not in truths
-    once = len({*words}) == len(words)
-    if flags and not each:
-        raise UserError(f"{_shown(value)} is not a 0 or 1 for each of {_listed(names)}")
-    if each and once and not flags:
-        raise UserError(
-            f"{_shown(value)} could be indices or a 0 or 1 for each label: write names, or 1.0 and "
-            "0.0 for all labels"
-        )
-    if each:
-        return tuple(float(truth or 0) for truth in truths)
-    found = [class_of(word, names) for word in words]
-    if len({*found}) < len(found):
-        raise UserError(f"{_shown(value)} has a label twice")
-    return tuple(float(i in found) for i in range(len(names)))
-
-
-def _numbers(value: Any, names: Sequence[str]) -> Targets:
-    items = _listing(value)
-    words = list(map(_word, [value] if items is None else items))
-    if len(words) != len(names):
-        raise UserError(f"{_shown(value)}: the model gives {len(names)} ({_listed(names)})")
-    for word in words:
-        if not _DECIMAL.fullmatch(word) or not isfinite(float(word)):
-            raise UserError(f"{_shown(word)} is not a finite number")
-    return tuple(map(float, words))
+        Integers could be indices where there are one or two labels, and are refused there.
+        """
+        items, names = _listing(value), self.names
+        items = [value] if items is None else items
+        words = [_word(item).lower() for item in items]
+        if self.task == REGRESSION:
+            numbers = all(map(_DECIMAL.fullmatch, words)) and len(words) == len(names)
+            if not numbers or not np.isfinite([*map(float, words)]).all():
+                raise UserError(f"{_shown(value)} is not a finite number for {_listed(names)}")
+            return tuple(map(float, words))
+        sure = any(isinstance(item, bool | float) for item in items)
+        each = len(words) == len(names) and {*words} <= {*_FLAGS}
+        if sure != each and (sure or len(names) < 3):
+            wrong = f"{_shown(value)} could be indices or a 0 or 1 for each label: write the names"
+            raise UserError(f"{wrong}, or 1.0 or 0.0 for each of {_listed(names)}")
+        if each:
+            return tuple(_FLAGS[word] for word in words)
+        found = [class_of(_word(item), names) for item in items]
+        if len({*found}) < len(found):
+            raise UserError(f"{_shown(value)} has a label twice")
+        return tuple(float(i in found) for i in range(len(names)))
 
 
 def _listing(value: Any) -> list[Any] | None:
     """A list, or the one that a cell holds as JSON; None for anything else."""
-    if isinstance(value, str) and value.strip().startswith("["):
-        value = _json_value(value)
+    word = _word(value) if isinstance(value, str) else ""
+    value = _json_value(word) if word[:1] + word[-1:] == "[]" else value
     return value if isinstance(value, list) else None
 
 
 def _json_value(text: str) -> Any:
-    """JSON without a key twice, NaN, infinity, or half of a surrogate pair."""
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(dict(pairs)) < len(pairs):
-            raise ValueError(f"a key stands twice in {_listed([key for key, _ in pairs])}")
-        return dict(pairs)
-
+    """JSON without NaN, infinity, or half of a surrogate pair."""
     try:
-        found = json.loads(text, object_pairs_hook=once)
+        found = json.loads(text)
         json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         raise UserError(f"not JSON: {' '.join(str(error).split())[:200]}") from None
     return found
 
 
-def _class_names(feature: Any) -> list[str] | None:
-    """The names of a ClassLabel, or of one in lists, by the metadata of `datasets`."""
-    if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":
-        names = feature["names"]
-        if not isinstance(names, list) or len({*names}) < len(names):
-            raise ValueError
-        return list(map(str, names))
-    inner = feature.get("feature") if isinstance(feature, dict) else feature
-    inner = inner[0] if isinstance(inner, list) and inner else inner
-    return _class_names(inner) if isinstance(inner, dict) else None
-
-
-def _text(value: Any, column: str) -> str:
-    if not isinstance(value, str | None):
-        raise UserError(f"{column!r} is {_shown(value)}, not a string")
-    return value if value and value.strip() else ""
-
-
-def _blank(value: Any) -> bool:
-    return not _word(value)
+def _named(value: Any, own: Sequence[str]) -> Any:
+    """The names of a ClassLabel in place of its integers, None for -1 and -100, no class."""
+    if isinstance(value, list):
+        return [_named(one, own) for one in value]
+    if not own or value is None or isinstance(value, str):
+        return value
+    if value not in (-100, *range(-1, len(own))):
+        raise UserError(f"{_shown(value)} is not a class from 0 to {len(own) - 1}")
+    return own[int(value)] if value >= 0 else None
 
 
 def _word(value: Any) -> str:
     return "" if value is None else str(value).strip()
 
 
-def _plain(name: str) -> str:
-    return name.strip().casefold()
+def _plain(value: Any) -> str:
+    """A label in lower case, or as the integer that it is: 5 for 5.0 and 05."""
+    return re.sub(r"^([+-]?)0*([0-9]+?)(\.0*)?$", r"\1\2", _word(value).casefold())
 
 
 def _shown(value: object) -> str:
@@ -577,7 +448,3 @@ def _shown(value: object) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(" ".join(name.split()) or "(no name)" for name in names)[:300] or "nothing"
-
-
-def _note(message: str) -> None:
-    print(f"note: {message}", file=sys.stderr, flush=True)

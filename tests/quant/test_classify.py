@@ -179,9 +179,12 @@ def test_texts_are_read_as_they_are_needed(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("text,label\ngood,1\nbad,2\n", "texts.csv:3: 'label' is '2'"),
+        (
+            "text,label\ngood,1\nbad,2\n",
+            "texts.csv:3: '2' is not one of negative, positive or an index from 0",
+        ),
         ("text,label\n  ,1\n,0\n", "holds no text"),
-        ("text,label\ngood,fine\n", "texts.csv:2: 'label' is"),
+        ("text,label\ngood,fine\n", "texts.csv:2: 'fine' is not one of"),
         ("text\ngood\n\u200b\n", "text 2: "),
         ("words\ngood\n", "no column 'text' among words"),
     ],

@@ -1,15 +1,10 @@
 """Files of texts: what each row means, or one error with the file and the line where it begins."""
 
-import csv
-import io
 import json
 import random
-import re
-import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-from cli.errors import ToolError
 
 import pyarrow
 import pytest
@@ -36,13 +31,6 @@ def written(folder: Path, name: str, content: Any, **metadata: Any) -> Path:
     return path
 
 
-def feature(names: list[str], kind: str = "class") -> Any:
-    """A ClassLabel as `datasets` 2 to 5 writes it, alone or in a list."""
-    one = {"names": names, "_type": "ClassLabel"}
-    listed = {"sequence": {"feature": one, "_type": "Sequence"}, "array": [one]}
-    return {"class": one, "list": {"feature": one, "_type": "List"}, **listed}[kind]
-
-
 def of_datasets(folder: Path, columns: dict[str, Any], features: dict[str, Any]) -> Path:
     about = json.dumps({"info": {"features": features}})
     return written(folder, "a.parquet", columns, huggingface=about)
@@ -57,93 +45,72 @@ PAIRS = [
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-@pytest.mark.parametrize("kind", [",csv", ";csv", "\tcsv", "\ttsv", " jsonl", " json", " parquet"])
+@pytest.mark.parametrize("kind", [",csv", ";csv", "\tcsv", "\ttsv", " jsonl", " parquet"])
 def test_pairs_are_read_from_every_kind_of_file(
-    kind: str, mark: str, end: str, tmp_path: Path, capsys
+    kind: str, mark: str, end: str, tmp_path: Path
 ) -> None:
     rows = [{"id": 7, " Premise": r.text, "HYPOTHESIS": r.pair, "Label": r.label} for r in PAIRS]
-    delimiter, suffix = kind[0], kind[1:]
-    text = io.StringIO()
-    if suffix in ("csv", "tsv"):
-        options: Any = {"delimiter": delimiter, "quoting": csv.QUOTE_ALL, "lineterminator": end}
-        writer = csv.DictWriter(text, list(rows[0]), **options)
-        writer.writeheader()
-        writer.writerows(rows)
-    elif suffix == "json":
-        json.dump(rows, text, indent=1)
-    else:
-        text.writelines(json.dumps(row, ensure_ascii=False) + end for row in rows)
     columns = {name: [row[name] for row in rows] for name in rows[0]}
-    content = columns if suffix == "parquet" else mark + text.getvalue()
-    path = written(tmp_path, f"a.{suffix}", content)
-    assert read_texts(path) == PAIRS
-    assert capsys.readouterr().err == f"note: {path}: not read: id\n"
+    text = mark + "".join(json.dumps(row, ensure_ascii=False) + end for row in rows)
+    if kind.endswith("sv"):
+        table = [["" if cell is None else f"{cell}" for cell in row.values()] for row in rows]
+        quoted = [[cell.replace('"', '""') for cell in row] for row in ([*columns], *table)]
+        between = f'"{kind[0]}"'
+        text = mark + "".join(f'"{between.join(row)}"{end}' for row in quoted)
+    path = written(tmp_path, f"a.{kind[1:]}", columns if kind == " parquet" else text)
+    assert read_texts(path, names=("0", "1")) == PAIRS
+    assert read_texts(path) == [replace(review, label=None) for review in PAIRS]
     assert [r.pair for r in read_texts(path, layout=Layout(pair=""))] == [None] * 3
+
+
+US, OWN, OTHERS = ("us", "US", "No"), ("LABEL_0", "LABEL_1"), ("LABEL_1", "LABEL_0")
+LABELS: dict[str, list[tuple[Any, Any, Any]]] = {
+    CLASSIFICATION: [
+        *((NAMES, label, 1) for label in ("1", "1.0", 1, 1.0, "SPORT", " Sport ", "01")),
+        *((STARS, label, 2) for label in (3, "3", 3.0, "3.0", "03")),
+        *((STARS, label, f"'{label}' is not one of 1, 2, 3, 4, 5$") for label in (0, 6)),
+        *((("1 star", "2 stars"), label, "is not one of 1 star, 2 stars$") for label in "012"),
+        *((NAMES, label, r"is not one of art, .* or an index from 0 to 2$") for label in "3-+"),
+        *((NAMES, label, "is not one of") for label in (True, 0.5, [1], "-1", "+1", "1" * 40)),
+        *((("1", "2", "other"), "0", "'0' is not one of"), (("01", "02"), 1, 0)),
+        *((OWN, 1, 1), (OTHERS, 1, "'1' is not one of LABEL_1, LABEL_0$")),
+        *((US, "US", 1), (US, "Us", "could mean us, US"), (("GPT-2", "T5", "BERT"), 2, 2)),
+        *((NAMES, "  ", None), (NAMES, "0" * 5000 + "1.0", 1)),
+    ],
+    MULTI_LABEL: [
+        *((NAMES, label, (0, 1, 1)) for label in ('["No, not that", 1]', [0.0, 1.0, 1.0])),
+        *((NAMES, label, (1, 0, 1)) for label in (["ART", "2"], [0, 2], [1, 0, 1])),
+        *((NAMES, "[]", (0, 0, 0)), (NAMES, [True, False, False], (1, 0, 0)), (NAMES, "", None)),
+        *((NAMES, [1.0, 0.5, 0.0], "1.0 or 0.0 for each of art"), (NAMES, [1, 1], "label twice")),
+        *((NAMES, "art, sport", "'art, sport' is not one of"), (STARS, [1, 5], (1, 0, 0, 0, 1))),
+        (("some", "none", "all"), ["some", None], "'' is not one of"),
+        *((("a",), label, "could be indices or a 0 or 1 for each") for label in ("0", "0.0", "1")),
+        *((("1", "2"), label, "could be indices or a 0") for label in ([1, 0], ["1", "1"])),
+    ],
+    REGRESSION: [
+        *((("stars",), "-1.5e1", (-15,)), (("a", "b"), "[-1, 2.25]", (-1, 2.25))),
+        *((("a", "b"), "1", "'1' is not a finite number for a, b"), (("a", "b"), "[1; 2]", "JSON")),
+        *((("s",), x, "finite") for x in ("x", "1_0", "٣", "nan", "1e999", True, "1 2")),
+        (("s",), None, None),
+    ],
+}
 
 
 @pytest.mark.parametrize(
     ("task", "names", "label", "expected"),
-    [
-        *((CLASSIFICATION, NAMES, x, 1) for x in ("1", "1.0", 1, 1.0, "SPORT", " Sport ", "01")),
-        *((CLASSIFICATION, STARS, x, 2) for x in (3, "3", 3.0, "3.0", "03")),
-        (CLASSIFICATION, STARS, 0, "'0' is not one of 1, 2, 3, 4, 5$"),
-        (CLASSIFICATION, STARS, 6, "'6' is not one of"),
-        (CLASSIFICATION, ("01", "02"), 1, 0),
-        (CLASSIFICATION, ("1", "2", "other"), "0", "'0' is not one of"),
-        (CLASSIFICATION, ("1 star", "2 stars"), 1, "could mean 1 star, 2 stars: write a"),
-        (CLASSIFICATION, ("1 star", "2 stars"), 2, "'2' is not one of .* from 0 to 1"),
-        (CLASSIFICATION, ("LABEL_0", "LABEL_1"), 1, 1),
-        (CLASSIFICATION, ("LABEL_1", "LABEL_0"), 1, "could mean LABEL_1, LABEL_0"),
-        (CLASSIFICATION, ("GPT-2", "T5", "BERT"), 2, 2),
-        (CLASSIFICATION, ("us", "US", "No"), "US", 1),
-        (CLASSIFICATION, ("us", "US", "No"), "Us", "could mean us, US"),
-        (CLASSIFICATION, NAMES, True, "'True' is not one of art, sport"),
-        (CLASSIFICATION, NAMES, "3", "'3' is not one of .* or an index from 0 to 2"),
-        (CLASSIFICATION, NAMES, 0.5, "'0.5' is not one of"),
-        (CLASSIFICATION, NAMES, [1], r"'\[1\]' is not one of"),
-        (CLASSIFICATION, None, "good", "'good' is not an index from 0"),
-        *((CLASSIFICATION, x, "1" * 40, "' is not ") for x in (None, NAMES, STARS)),
-        (CLASSIFICATION, NAMES, "0" * 5000 + "1.0", 1),
-        (CLASSIFICATION, None, -1, "'-1' is not an index"),
-        *((task, NAMES, "  ", None) for task in (CLASSIFICATION, MULTI_LABEL, REGRESSION)),
-        (MULTI_LABEL, NAMES, '["No, not that", 1]', (0, 1, 1)),
-        (MULTI_LABEL, NAMES, ["ART", "2"], (1, 0, 1)),
-        (MULTI_LABEL, NAMES, [0, 2], (1, 0, 1)),
-        (MULTI_LABEL, NAMES, "[]", (0, 0, 0)),
-        (MULTI_LABEL, NAMES, [1.0, 0.0, 1.0], (1, 0, 1)),
-        (MULTI_LABEL, NAMES, [1, 0, 1], (1, 0, 1)),
-        (MULTI_LABEL, NAMES, [True, False, False], (1, 0, 0)),
-        (MULTI_LABEL, NAMES, [1.0, 0.5, 0.0], "is not a 0 or 1 for each of art"),
-        (MULTI_LABEL, NAMES, [1, 1], "has a label twice"),
-        (MULTI_LABEL, ("some", "none", "all"), ["some", None], "'' is not one of"),
-        (MULTI_LABEL, NAMES, "art, sport", "'art, sport' is not one of"),
-        (MULTI_LABEL, ("a", "b"), [0, 1], "could be indices or a 0 or 1 for each label"),
-        (MULTI_LABEL, ("a",), "0", "could be indices or a 0 or 1 for each label"),
-        (MULTI_LABEL, ("1", "2"), [1, 0], "could be indices or a 0 or 1 for each label"),
-        (MULTI_LABEL, ("1", "2"), [1, 1], (1, 1)),
-        (MULTI_LABEL, STARS, [1, 5], (1, 0, 0, 0, 1)),
-        (REGRESSION, ("stars",), "-1.5e1", (-15,)),
-        (REGRESSION, ("a", "b"), "[-1, 2.25]", (-1, 2.25)),
-        (REGRESSION, ("a", "b"), "1", r"'1': the model gives 2 \(a, b\)"),
-        (REGRESSION, ("a", "b"), "[1; 2]", "not JSON"),
-        *(
-            (REGRESSION, ("s",), x, "finite")
-            for x in ("x", "1_0", "٣", "nan", "1e999", True, "1 2")
-        ),
-    ],
+    [(task, *row) for task, rows in LABELS.items() for row in rows],
 )
-@pytest.mark.parametrize("kind", ["csv", "json"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
 def test_what_a_label_means(
     kind: str, task: str, names: Any, label: Any, expected: Any, tmp_path: Path
 ) -> None:
-    path = written(tmp_path, "a.json", json.dumps([{"text": "x", "label": label}]))
+    path = written(tmp_path, "a.jsonl", [{"text": "x", "label": label}])
     if kind == "csv":
         cell = label if isinstance(label, str) else json.dumps(label)
-        cell = str(label) if isinstance(label, bool) else cell.replace('"', '""')
+        cell = "" if label is None else cell.replace('"', '""')
         path = written(tmp_path, "a.csv", f'text,label\nx,"{cell}"\n')
     if isinstance(expected, str):
-        place = f"{path}:2" if kind == "csv" else f"{path}: row 1"
-        with pytest.raises(TextError, match=f"^{place}: .*{expected}"):
+        with pytest.raises(TextError, match=f"^{path}:{1 + (kind == 'csv')}: .*{expected}"):
             read_texts(path, names=names, task=task)
         return
     (review,) = read_texts(path, names=names, task=task)
@@ -151,6 +118,7 @@ def test_what_a_label_means(
 
 
 CONLL = "-DOCSTART- -X- O\n\nAda NNP B-PER\nNew\xa0York NNP I-PER\n\n\nx N -100\n"
+ADA = ["Ada", "New\xa0York"]
 
 
 @pytest.mark.parametrize(
@@ -158,15 +126,9 @@ CONLL = "-DOCSTART- -X- O\n\nAda NNP B-PER\nNew\xa0York NNP I-PER\n\n\nx N -100\
     [
         ("a.conll", CONLL),
         ("a.BIO", CONLL.replace(" ", "\t").replace("\n", "\r\n").rstrip()),
-        (
-            "a.jsonl",
-            [
-                {"tokens": ["Ada", "New\xa0York"], "pos_tags": [7, 7], "ner_tags": [1, "i-per"]},
-                {"tokens": ["x"], "ner_tags": [None], "pos_tags": []},
-            ],
-        ),
+        ("a.jsonl", [{"tokens": ADA, "tags": [1, "i-per"]}, {"tokens": ["x"], "tags": [None]}]),
         ("a.csv", 'Words,labels\n"[""Ada"", ""New\xa0York""]","[1, 2]"\n"[""x""]",\n'),
-        ("a.parquet", {"words": [["Ada", "New\xa0York"], ["x"]], "tags": [[1, 2], [-100]]}),
+        ("a.parquet", {"words": [ADA, ["x"]], "ner_tags": [[1, 2], [-100]], "tags": ["", ""]}),
     ],
 )
 def test_words_and_their_tags(name: str, content: Any, tmp_path: Path) -> None:
@@ -178,21 +140,20 @@ def test_words_and_their_tags(name: str, content: Any, tmp_path: Path) -> None:
         assert [review.text for review in found] == ["Ada New\xa0York", "x"]
 
 
+MIXED = [{"text": '["a'}, {"tokens": []}, {"words": ["a", "b"]}, {"text": " "}]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "texts"),
     [
         ("a.txt", '\ufeffx "y\n\n  z,\t"\r\n', ['x "y', 'z,\t"']),
         ("a.csv", '"text",label,"a;b"\n"x\r\ny",1,\n\n,0,\n \nz,0,\n', ["x\r\ny", "", "z"]),
-        ("a.csv", 'text\n""\n"  "\nx\n', ["", "", "x"]),
+        ("a.csv", 'text\n""\n"  "\nx\n', ["", "  ", "x"]),
         ("a.tsv", 'label\ttext\n1\the said "no"\n\t"a\tb"\n', ['he said "no"', "a\tb"]),
         ("a.csv", "text,pair\nx,y\n,z\nx,\n", ["x", "", "x"]),
         ("a.jsonl", '{"text": "\\ud83d\\ude00"}\n\n{"text": null, "label": ""}\n', ["😀", ""]),
-        ("a.parquet", {"text": ["x", None, " "], "a.b": [1, 2, 3]}, ["x", "", ""]),
-        (
-            "a.jsonl",
-            [{"text": '["a'}, {"tokens": []}, {"words": ["a", "b"]}, {"text": " "}],
-            ['["a', "", "a b", " "],
-        ),
+        ("a.parquet", {"text": ["x", None, " "], "a.b": [1, 2, 3]}, ["x", "", " "]),
+        ("a.jsonl", MIXED, ['["a', "", "a b", ""]),
     ],
 )
 def test_texts_and_rows_without(
@@ -205,61 +166,47 @@ def test_texts_and_rows_without(
     present = read_texts(path, task=task)
     assert present == [review for review in rows if review.present]
     missing = len(texts) - len(present)
-    assert (f"without a text are left out: {missing}, " in capsys.readouterr().err) == bool(missing)
+    note = f" {missing} rows without a text are left out\n"
+    assert (note in capsys.readouterr().err) == bool(missing)
 
 
 BAD = b"text,label\nx,1\n\n"
+NOT_JSON = ('{"text": NaN}', '{"a": 1e999}', '"\\uD83D"', "[" * 100_000, "1" * 5000, '{"text"}')
+NOT_WORDS: list[tuple[dict[str, Any], str]] = [
+    ({"tokens": ["a", "b"], "tags": [0]}, r"\[0\] is not a list of 2 tags, one per word"),
+    ({"tokens": ["a"], "tags": [3]}, "'3' is not one of"),
+    *(({"tokens": x, "tags": "O"}, "is not a list of words") for x in (["a", " "], "a b", "[1]")),
+]
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        # the rows of a table
+        *(("a.jsonl", text, ":1: not JSON: ") for text in NOT_JSON),
+        *(("w.jsonl", [row], f":1: .*{message}") for row, message in NOT_WORDS),
         ("a.csv", "", ":1: no column 'text' among nothing: name one with --text-column"),
         ("a.csv", "text,pair\nx,\n", " holds no text"),
-        ("a.csv", "a,\nx,1\n", r":1: no column 'text' among a, \(no name\): name one"),
-        ("a.csv", "text,TEXT,Label,LABEL\nx,y,1,0\n", ":1: 2 columns are called 'label'"),
+        ("a.csv", "text,Label,LABEL\nx,1,0\n", ":1: 2 columns are called 'label'"),
         ("a.csv", 'text,label\n"a\nb",1\nx\n', ":4: 1 cells under a header of 2: quote a text"),
-        ("a.csv", "text,label\nGood, very,1\n", ":2: 3 cells under a header of 2"),
         ("a.csv", 'text,label\nx,1\n\n"a\nb,1\nc,0\n', ":4: unexpected end of data: quotes en"),
         ("a.csv", 'text,label\n"a" b,1\n', ":2: ',' expected after '\"': quotes enclose"),
         ("a.tsv", '\ufefftext\tlabel\n"a\t1\n', ":2: unexpected end of data"),
-        # bytes
-        ("a.csv", BAD + b"\xe9,1\n", ":4: byte 16, 0xe9, is not text in UTF-8: save the file as"),
-        ("a.jsonl", b'{"text": "\xc3\xa9"}\n{"text": "\xed\xa0\x80"}', ":2: byte 25, 0xed, is"),
-        ("a.txt", "\ufeffx\r\nné\0\n".encode(), ":2: byte 9, 0x00, is not text"),
-        ("a.json", '[{"text": "x"}]'.encode("utf-16"), ": row 1: byte 0, 0xff, is not text"),
-        # JSON
+        ("a.csv", BAD + b"\xe9,1\n", ":4: the byte 0xe9 is not text in UTF-8: save the file as"),
+        ("a.jsonl", b'{"text": "\xc3\xa9"}\n{"text": "\xed\xa0\x80"}', ":2: the byte 0xed is"),
+        ("a.txt", "\ufeffx\r\nné\0\n".encode(), ":2: the byte 0x00 is not text"),
+        ("a.jsonl", '{"text": "x"}'.encode("utf-16"), ":1: the byte 0xff is not text"),
         ("a.jsonl", '{"text": "x"}\n{"text"}\n', ":2: not JSON: Expecting ':'"),
         ("a.jsonl", "[1]\n", r":1: \[1\] is not a JSON object"),
-        ("a.jsonl", '{"text": "x", "label": NaN}', ":1: not JSON: Out of range float"),
-        ("a.jsonl", '{"text": "x", "label": 1e999}', ":1: not JSON: Out of range float"),
-        ("a.jsonl", '{"text": "x", "text": "y"}', ":1: not JSON: a key stands twice in text, text"),
-        ("a.jsonl", '{"text": "a\\uD83D"}', ":1: not JSON: .*surrogates not allowed"),
-        ("a.jsonl", "[" * 100_000, ":1: not JSON"),
-        ("a.jsonl", '{"label": ' + "1" * 5000 + "}", ":1: not JSON"),
         ("a.jsonl", '{"text": "x", "pair": "y"}\n{"text": "x"}', ":2: all rows of a file have"),
         ("a.jsonl", '{"text": "x"}\n{"label": 1}', ":2: no column 'text' among label: name one"),
-        ("a.json", '{"text": "x"}\n', ": not a list of JSON objects; a file with one per line"),
-        ("a.json", '[{"text": "x"},\n{"text": }]', ": not JSON: Expecting value: line 2 column 10"),
-        # Parquet
         ("a.parquet", {"text": [b"x"]}, ": row 1: 'text' is b'x', not a string"),
         ("a.parquet", {"text": ["x"], "label": [float("nan")]}, ": row 1: 'nan' is not one of"),
         ("a.parquet", {"text": pyarrow.nulls(2)}, " holds no text"),
         ("a.parquet", {"review": ["x"]}, ": no column 'text' among review"),
         ("a.parquet", {"text": pyarrow.array([b"\xff"]).view("string")}, ": what follows cannot"),
-        ("a.pdf", "x", r": unknown kind of file: give one of \.csv, \.tsv, \.json, \.jsonl, "),
-        # words
-        ("a.conll", "Ada O\n\nLove lace O\n", ":3: 3 columns, not 2: a line is a word, as many"),
-        ("a.bio", "\n\nAda O\n\nx X\n", ":5: 'X' is not one of O, B-PER"),
-        ("w.jsonl", [{"tokens": ["a", "b"], "tags": [0]}], r":1: \[0\] is not a list of 2 tags"),
-        ("w.jsonl", [{"tokens": ["a"], "tags": [3]}], ":1: '3' is not one of"),
-        ("w.jsonl", [{"tokens": ["a", " "]}], ":1: .* is not a list of words"),
-        ("w.csv", "tokens,tags\na b,O O\n", ":2: 'a b' is not a list of words"),
-        ("w.csv", "tokens,tags\n[1,O\n", ":2: not JSON"),
-        # outputs
-        ("m.csv", "text,art,sport\nx,1,0\n", ":1: the outputs art, sport, No, not that need a co"),
-        ("m.csv", 'text,art,sport,"no, not that"\nx,1,2,0\n', ":2: .* is not a 0 or 1 for each"),
+        ("a.pdf", "x", r": not a file of \.csv, \.tsv, \.jsonl, \.txt"),
+        ("a.conll", "Ada O\n\nLove lace O\n", ":3: 3 columns, not 2: a line is a word, others"),
+        ("a.bio", "\n\nAda O\n\nx X\ny O\n\n", ":5: 'X' is not one of O, B-PER"),
     ],
 )
 def test_refusals_name_file_line_and_what_is_wrong(
@@ -267,7 +214,7 @@ def test_refusals_name_file_line_and_what_is_wrong(
 ) -> None:
     path = written(tmp_path, name, content)
     words = name[0] == "w" or name.endswith((".conll", ".bio"))
-    task = TOKEN_CLASSIFICATION if words else MULTI_LABEL if name[0] == "m" else CLASSIFICATION
+    task = TOKEN_CLASSIFICATION if words else CLASSIFICATION
     with pytest.raises(TextError, match=f"^{path}{message}") as error:
         read_texts(path, names=TAGS if words else NAMES, task=task)
     assert "\n" not in str(error.value)
@@ -279,46 +226,37 @@ def test_columns_by_name(tmp_path: Path) -> None:
     assert read_texts(path, names=("bad", "good"), layout=layout) == [Review("Who?", 1, "Me.")]
     for part, name in (("text", "query"), ("pair", "reply"), ("label", "class")):
         with pytest.raises(TextError, match=f"no column '{name}' among id, .* --{part}-column"):
-            read_texts(path, layout=Layout(**{"text": "question", part: name}))
+            read_texts(path, names=NAMES, layout=Layout(**{"text": "question", part: name}))
     path = written(tmp_path, "a.jsonl", [{"text": "x", "stars": 1}, {"text": "y"}])
-    assert [r.label for r in read_texts(path, layout=Layout(label="stars"))] == [1, None]
-    with pytest.raises(TextError, match=r":1: no column 'star' among text, stars: .*--label-col"):
-        read_texts(path, layout=Layout(label="star"))
-    for missing in (tmp_path / "absent.csv", tmp_path):
-        with pytest.raises(TextError, match=r"cannot read .*absent\.csv: No such file|is a folder"):
-            read_texts(missing)
-
-
-def test_a_column_for_each_output(tmp_path: Path) -> None:
-    content = 'text,Sport,art,"no, not that"\nx,1,false,0\ny,,,\n'
-    found = read_texts(written(tmp_path, "a.csv", content), names=NAMES, task=MULTI_LABEL)
-    assert [review.targets for review in found] == [(0, 1, 0), None]
-    path = written(tmp_path, "a.csv", "text,x_there,NO,x_There\na,1,0,2.5\n")
-    found = read_texts(path, names=("x_There", "x_there", "No"), task=REGRESSION)
-    assert [review.targets for review in found] == [(2.5, 1, 0)]
-    path = written(tmp_path, "a.csv", "text,x_there,NO\na,1,0\n")
-    with pytest.raises(TextError, match="need a column each"):
-        read_texts(path, names=("x_There", "x_there", "No"), task=REGRESSION)
+    found = read_texts(path, names=STARS, layout=Layout(label="stars"))
+    assert [review.label for review in found] == [0, None]
+    with pytest.raises(TextError, match=f"^{tmp_path}: not a file of .csv"):
+        read_texts(tmp_path)
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_labels_are_not_looked_at_without_names(task: str, tmp_path: Path, capsys) -> None:
+def test_labels_are_not_looked_at_without_names(task: str, tmp_path: Path) -> None:
     path = written(tmp_path, "a.csv", "text,label,Label,tags\nx,7,,2\ny,much,nan,\n")
     layout = Layout(label="score")
     for found in (read_texts(path, names=(), task=task, layout=x) for x in (None, layout)):
-        assert [(r.text, r.label, r.targets, r.tags) for r in found] == [
-            (text, None, None, ()) for text in "xy"
-        ]
+        assert found == [Review("x", None), Review("y", None)]
 
 
-@pytest.mark.parametrize("kind", ["class", "sequence", "list", "array"])
-def test_the_names_of_a_class_label_count(kind: str, tmp_path: Path, capsys) -> None:
+def feature(names: Any) -> dict[str, Any]:
+    """A ClassLabel as `datasets` 2 to 5 writes it, alone or in a list."""
+    one = {"names": names, "_type": "ClassLabel"}
+    listed = {kind: {"feature": one, "_type": kind} for kind in ("Sequence", "List")}
+    return {"class": one, "array": [one], **listed}
+
+
+@pytest.mark.parametrize("kind", feature([]))
+def test_the_names_of_a_class_label_count(kind: str, tmp_path: Path) -> None:
     """In any order and case, with more names in the model; -1 and -100 are no class."""
     own, names = ["I-PER", "o"], ("O", "B-PER", "I-PER")
     labels: list[Any] = [0, 1, -1, None] if kind == "class" else [[0, 1], [1], [], None]
     columns = {"text": list("abcd"), " Label": labels, "ner_tags": [[1, -100, 0]] + [None] * 3}
     columns["tokens"] = [["a", "b", "c"]] + [["a"]] * 3
-    features = {" Label": feature(own, kind), "ner_tags": feature(own, "list")}
+    features = {" Label": feature(own)[kind], "ner_tags": feature(own)["List"]}
     path = of_datasets(tmp_path, columns, features)
     if kind == "class":
         assert [r.label for r in read_texts(path, names=names)] == [2, 0, None, None]
@@ -334,23 +272,16 @@ def test_the_names_of_a_class_label_count(kind: str, tmp_path: Path, capsys) -> 
 @pytest.mark.parametrize(
     ("own", "names", "label", "expected"),
     [
-        (["pos", "neg"], ("LABEL_0", "LABEL_1"), 1, 1),
-        (["LABEL_1", "LABEL_0"], ("LABEL_0", "LABEL_1"), 0, 1),
+        (["pos", "neg"], OWN, 1, 1),
+        (["LABEL_1", "LABEL_0"], OWN, 0, 1),
         (["2", "1"], ("1", "2"), 0, 1),
         (["b", "a"], ("a", "b"), 1.0, 0),
         (["b", "a"], ("a", "b"), "b", 1),
         (["0", "1"], ("b", "a"), 1, 1),
         (["0", "1"], ("1", "0"), 1, 0),
-        (["pos", "neg"], ("neg", "pos"), 2, ": row 2: 'label' is 2, not a class from 0 to 1"),
-        (
-            ["pos", "neg"],
-            ("LABEL_0", "LABEL_1", "LABEL_2"),
-            0,
-            "classes are pos, neg, the model's LAB",
-        ),
-        (["pos", "Pos"], ("neg", "pos"), 0, "classes are pos, Pos, the model's neg, pos"),
-        (["a", "a"], ("a", "b"), 0, "holds no features of `datasets`"),
-        ("ab", ("a", "b"), 0, "holds no features of `datasets`"),
+        (["pos", "neg"], ("neg", "pos"), 2, ": row 2: 2 is not a class from 0 to 1"),
+        (["pos", "neg"], (*OWN, "LABEL_2"), 0, "classes are pos, neg, the model's LABEL_0"),
+        *((own, ("a", "b"), 0, "huggingface is damaged: write it") for own in (["a", "a"], "ab")),
         (["2", "3"], ("1", "2"), 0, "classes are 2, 3, the model's 1, 2"),
         (["1 star", "2 stars"], ("1", "2"), 0, "classes are 1 star, 2 stars, the model's 1, 2"),
         (["1", "2"], ("1 star", "2 stars"), 0, "classes are 1, 2, the model's 1 star, 2 stars"),
@@ -360,7 +291,7 @@ def test_the_file_s_classes_and_the_model_s(
     own: Any, names: Any, label: Any, expected: Any, tmp_path: Path
 ) -> None:
     columns = {"text": ["x", "y"], "label": [None, label]}
-    path = of_datasets(tmp_path, columns, {"label": feature(own)})
+    path = of_datasets(tmp_path, columns, {"label": feature(own)["class"]})
     if isinstance(expected, str):
         with pytest.raises(TextError, match=f"^{path}.*{expected}"):
             read_texts(path, names=names)
@@ -372,19 +303,13 @@ def test_the_classes_of_a_file(tmp_path: Path) -> None:
     for labels, names in (
         (["sport", "art", 1, "ART"], ["1", "art", "sport"]),
         ([10, "0", 0, "9.0", None, ""], ["0", "9", "10"]),
+        ([2, 0, 3], ["0", "2", "3"]),
     ):
         path = written(tmp_path, "a.jsonl", [{"text": "x", "label": label} for label in labels])
         assert label_names(path) == names
         assert {r.label for r in read_texts(path, names=names)} - {None} == {0, 1, 2}
     with pytest.raises(TextError, match="has no labels: name their column or key with"):
         label_names(written(tmp_path, "a.csv", "text\nx\n"))
-
-
-def test_without_pyarrow_it_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
-    path = written(tmp_path, "a.parquet", {"text": ["x"]})
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ToolError, match="needs the package pyarrow: run `make setup-parquet`"):
-        read_texts(path)
 
 
 def test_parquet_is_decoded_as_it_is_taken(tmp_path: Path) -> None:
@@ -401,7 +326,6 @@ FILES: dict[str, Any] = {
     "csv": "text,label\n" + 'x,1\n"y,\n",0\n' * 20,
     "tsv": "text\tlabel\n" + "x\t1\n" * 40,
     "jsonl": [{"text": "é", "label": 1}] * 40,
-    "json": json.dumps([{"text": "é", "label": 1}] * 40),
     "txt": "x\n" * 40,
     "conll": "word x 1\n" * 40,
     "parquet": {"text": ["x"] * 40, "label": [1] * 40},
@@ -424,6 +348,4 @@ def test_damage_is_one_line_or_harms_nobody(suffix: str, tmp_path: Path) -> None
         except TextError as error:
             said.append(str(error))
     assert len(said) > 20
-    assert not [
-        line for line in said if "\n" in line or not re.match(f"(cannot read )?{path}", line)
-    ]
+    assert not [line for line in said if "\n" in line or not line.startswith(str(path))]

@@ -173,8 +173,8 @@ def test_pairs_reach_calibration_evaluation_and_classification(
         ("--model", "other.pdf", "other.pdf"),
         ("--model", "empty.csv", "holds no text"),
         ("--model", "columns.csv", "no column 'text'"),
-        ("--model", "label.csv", "'label' is '7'"),
-        ("--quantized", "label.csv", "'label' is '7'"),
+        ("--model", "label.csv", "'7' is not one of"),
+        ("--quantized", "label.csv", "'7' is not one of"),
     ],
 )
 @pytest.mark.parametrize(

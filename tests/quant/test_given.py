@@ -257,7 +257,7 @@ def test_what_is_not_taken_is_refused(made: Made, tmp_path: Path, capsys: Any) -
     refused(classify.main, [file, "--pair", "x", *common], "reads one .*: give no pair")
     refused(classify.main, [" ", *common], "the path of the .* is empty")
     refused(classify.main, [file, "--tokens", "4", *common], "limit is 4: give --tokens 5")
-    refused(classify.main, ["missing", *common], "missing does not exist")
+    refused(classify.main, ["missing", *common], "missing cannot be read .it does not exist")
     (tmp_path / "ids").write_text("0 1\n")
     refused(vectors.main, [*common, "--ids", str(tmp_path / "ids")], "whose ids are the numbers")
     if made.inputs == IMAGES:  # which the digits are at hand for

@@ -4,18 +4,16 @@ import hashlib
 
 import pytest
 
-from quant.texts.corpora import (
-    CORPORA,
-    SPLITS,
-    TextError,
-    imdb,
-    load_texts,
-    rotten_tomatoes,
-)
+from quant.texts.corpora import CORPORA, SPLITS, TextError, load_texts
 
 SIZES = {
     "imdb": {"train": 18902, "validation": 1000, "test": 5000},
     "rotten-tomatoes": {"train": 7030, "validation": 500, "test": 1000},
+}
+
+PUBLISHED = {
+    "imdb": "7b90ce7d2d5d8e677cec8d223ffb5e84e142ff9755e99d96e5a9875cc792dfce",
+    "rotten-tomatoes": "2e6312e5a71ac8c61de3a9b59206dc11f933cfadbe336286bcae8a555f5e123e",
 }
 
 
@@ -38,23 +36,27 @@ def test_a_prefix_of_a_split_is_a_balanced_sample(corpus):
         assert 96 <= positive <= 160  # four standard deviations
 
 
-def test_the_test_split_is_the_one_that_the_published_figures_are_for():
-    digest = hashlib.sha256("\n".join(sorted(r.text for r in imdb("test"))).encode()).hexdigest()
-    assert digest == "7b90ce7d2d5d8e677cec8d223ffb5e84e142ff9755e99d96e5a9875cc792dfce"
-    digest = hashlib.sha256(
-        "\n".join(sorted(r.text for r in rotten_tomatoes("test"))).encode()
-    ).hexdigest()
-    assert digest == "2e6312e5a71ac8c61de3a9b59206dc11f933cfadbe336286bcae8a555f5e123e"
+@pytest.mark.parametrize(("corpus", "digest"), PUBLISHED.items())
+def test_the_test_split_is_the_one_that_the_published_figures_are_for(corpus, digest):
+    texts = sorted(review.text for review in CORPORA[corpus]("test"))
+    assert hashlib.sha256("\n".join(texts).encode()).hexdigest() == digest
 
 
-def test_reviews_have_no_html_line_breaks():
-    assert not any("<br" in review.text.lower() for review in imdb("test"))
+@pytest.mark.parametrize(
+    ("source", "split", "message"),
+    [
+        ("imdb", "dev", "no split named 'dev': choose one of train, validation"),
+        ("absent", "test", "no data set or file named 'absent': give one of imdb, rot"),
+    ],
+)
+def test_what_is_not_there_is_refused(source, split, message):
+    with pytest.raises(TextError, match=message):
+        load_texts(source, split)
 
 
-def test_what_is_not_there_is_refused():
-    with pytest.raises(TextError, match=r"no split named 'dev': choose one of train, validation"):
-        imdb("dev")
-    with pytest.raises(
-        TextError, match="no data set or file named 'absent': give one of imdb, rot"
-    ):
-        load_texts("absent", "test")
+@pytest.mark.parametrize("names", [("bad", "so so", "good"), ("stars",)])
+def test_labels_of_other_classes_are_left_out(names, capsys):
+    found = load_texts("rotten-tomatoes", "test", names=names)
+    assert {review.label for review in found} == {None}
+    assert "rotten-tomatoes are of two classes" in capsys.readouterr().err
+    assert {review.label for review in load_texts("rotten-tomatoes", "test", names="ab")} == {0, 1}

@@ -28,21 +28,17 @@ ROWS = [
 ]
 
 
-def checkpoint(folder: Path, labels: tuple[str, ...] = LABELS) -> Path:
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
     config = {
         "architectures": ["BertForTokenClassification"],
-        "id2label": {str(i): name for i, name in enumerate(labels)},
+        "id2label": {str(i): name for i, name in enumerate(LABELS)},
     }
-    arrays = tiny.tensors(3, len(labels))
+    arrays = tiny.tensors(3, len(LABELS))
     for part in ("weight", "bias"):  # as the class of transformers saves it
         del arrays[f"bert.pooler.dense.{part}"]
     arrays["classifier.bias"][3] -= 2  # which is the class of all words otherwise
-    return tiny.write(folder, config, arrays)
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    return checkpoint(tmp_path / "model")
+    return tiny.write(tmp_path / "model", config, arrays)
 
 
 @pytest.fixture
@@ -102,44 +98,38 @@ def test_calibration_and_evaluation_agree_with_both_models_one_by_one(
     found = json.loads(out.read_text())
     integers, _ = store.load(quantized)
     source, tokenizer = load(model), TextTokenizer(model)
-    names: dict[str, list[list[str]]] = {"float": [], "golden": []}
-    kept = []
-    for words, _ in ROWS:
+    kept, right = [], []
+    said: dict[str, list[str]] = {"float": [], "golden": []}
+    for words, tags in ROWS:
         tokens = tokenizer.encode(words, limit=16, words=True)
-        kept.append(tokens.kept.tolist())
+        kept.append(len(tokens.kept))
+        right += [tags[word] for word in tokens.kept]
         logits = {
             "float": float_model.run(source.spec, source.arrays, tokens.ids, tokens.types),
             "golden": encoder.run(integers, tokens.ids, tokens.types),
         }
         for name, rows in logits.items():
-            names[name].append([LABELS[row.argmax()] for row in rows[tokens.first]])
-    assert [len(words) for words in kept] == [4, 2, 1, 8]  # 16 tokens: one word is cut
-    right = [[tags[word] for word in words] for (_, tags), words in zip(ROWS, kept)]
-    pairs = {
-        name: [
-            (LABELS[t], s) for r, said in zip(right, rows) for t, s in zip(r, said) if t is not None
-        ]
-        for name, rows in names.items()
-    }
+            said[name] += [LABELS[row.argmax()] for row in rows[tokens.first]]
+    assert kept == [4, 2, 1, 8]  # 16 tokens: one word is cut
     assert (found["texts"], found["words"], found["labelled_words"]) == (4, 15, 14)
     assert found["cut_words"] == 1
-    for name, both in pairs.items():
-        assert found[name]["accuracy"] == np.mean([a == b for a, b in both])
-        assert len({said for _, said in both}) > 1
-    agree = [a == b for x, y in zip(*names.values()) for a, b in zip(x, y)]
-    assert found["agreement"] == np.mean(agree)
+    for name, words in said.items():
+        pairs = [(LABELS[tag], word) for tag, word in zip(right, words) if tag is not None]
+        assert found[name]["accuracy"] == np.mean([a == b for a, b in pairs])
+        assert len({*words}) > 1
+    assert found["agreement"] == np.mean([a == b for a, b in zip(*said.values())])
     assert found["entities"]["float"]["entities"] == 6
 
 
-def test_names_that_are_no_tags_have_no_entities(tmp_path: Path, data: Path) -> None:
-    model = checkpoint(tmp_path / "model", ("noun", "verb", "other", "mark", "x"))
-    out, quantized = tmp_path / "evaluation.json", tmp_path / "quantized"
+def test_names_that_are_no_tags_have_no_entities(model: Path, data: Path, tmp_path: Path) -> None:
+    config = json.loads((model / "config.json").read_text())
+    config["id2label"] = dict(zip("01234", ("noun", "verb", "other", "mark", "x")))
+    (model / "config.json").write_text(json.dumps(config))
     line = ["--model", str(model), "--data", str(data)]
-    assert calibrate.main([*line, "--remedies", "none", "--out", str(quantized)]) == 0
-    assert evaluate.main([*line, "--quantized", str(quantized), "--json", str(out)]) == 0
-    found = json.loads(out.read_text())
-    assert found["entities"] is None
-    assert found["float"]["accuracy"] is not None
+    out, quantized = tmp_path / "evaluation.json", str(tmp_path / "quantized")
+    assert calibrate.main([*line, "--remedies", "none", "--out", quantized]) == 0
+    assert evaluate.main([*line, "--quantized", quantized, "--json", str(out)]) == 0
+    assert json.loads(out.read_text())["entities"] is None
 
 
 def test_a_file(quantized: Path, data: Path, tmp_path: Path, capsys: Any) -> None:
@@ -168,17 +158,14 @@ def test_what_other_commands_refuse(model: Path, quantized: Path, data: Path, ca
 
 
 def test_the_verdict_counts_tokens(model: Path) -> None:
-    source = load(model)
-    tokenizer = TextTokenizer(model)
+    source, tokenizer = load(model), TextTokenizer(model)
     texts = [tokenizer.encode(words, limit=16, words=True) for words, _ in ROWS]
     calibrator = Calibrator(source, texts)
     quantized = calibrator.quantize(Options(remedies=()))
-    same = [
-        encoder.run(quantized.model, t.ids, t.types).argmax(1)
-        == float_model.run(source.spec, source.arrays, t.ids, t.types).argmax(1)
-        for t in texts
-    ]
-    assert calibrator.likeness(quantized) == np.concatenate(same).mean()
+    integers = [encoder.run(quantized.model, t.ids, t.types).argmax(1) for t in texts]
+    floats = [float_model.run(source.spec, source.arrays, t.ids, t.types).argmax(1) for t in texts]
+    agree = np.concatenate(integers) == np.concatenate(floats)
+    assert calibrator.likeness(quantized) == agree.mean()
     (finding,) = judge({}, 0.9, 4, "token-classification").findings
     assert finding == "golden and float agree on 90.00% of 4 texts' tokens: below 97%"
 
