@@ -1,31 +1,28 @@
 """`bert2rtl COMMAND`, or `python -m bert2rtl COMMAND`: every command of the project."""
 
+import os
 import runpy
 import sys
-from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
 
-from bert2rtl import find_modules
-
-USAGE = """\
-usage: bert2rtl COMMAND [OPTION ...]
-
-From a fine-tuned BERT checkpoint to verified Verilog. `bert2rtl COMMAND --help` has examples.
-"""
+HERE = Path(__file__).resolve().parent
+WHEEL = (HERE / "cli").is_dir()  # the project's packages lie here, in its repository beside it
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Run the command that the first argument names, as `python -m` runs its module."""
-    find_modules()
-    from cli import journey
+    sys.path.insert(0, str(HERE if WHEEL else HERE.parent))
+    from cli import journey, machine
 
-    name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if WHEEL:  # golden's compiled code is kept beside it only in a repository
+        os.environ.setdefault("NUMBA_CACHE_DIR", str(machine.GENERATED / "numba"))
+    name, *rest = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
-        print(USAGE, journey.overview(), sep="\n")
+        print("usage: bert2rtl COMMAND [OPTION ...]\n", journey.overview(), sep="\n")
         return 0
     if name == "--version":
-        from cli.options import version
-
-        print(f"bert2rtl {version()}")
+        print("bert2rtl", metadata.version("bert2rtl"))
         return 0
     if name not in journey.COMMANDS:
         print(f"error: no command is called {name!r}: bert2rtl --help shows all", file=sys.stderr)

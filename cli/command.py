@@ -13,12 +13,11 @@ import sys
 from collections.abc import Callable
 from enum import IntEnum
 from types import TracebackType
-from typing import Any, TextIO, cast
 
 from cli import files, journey
 from cli.errors import Different, ToolError, UserError
 from cli.extras import how
-from cli.machine import ROOT, check_machine, clean, elsewhere, find_places, open_streams
+from cli.machine import ROOT, check_machine, clean, elsewhere, find_places
 
 
 class Exit(IntEnum):
@@ -32,19 +31,13 @@ class Exit(IntEnum):
 
 
 def run_command(main: Callable[[], int | None]) -> int:
-    """The exit code of a command whose body, the parsing of options included, is `main`.
-
-    When a reader of the output goes away (`| head`), the printing ends, but not the work.
-    """
+    """The exit code of a command whose body, the parsing of options included, is `main`."""
     output = sys.stdout
     if isinstance(output, io.TextIOWrapper):  # a terminal that lacks a character of a review
         output.reconfigure(errors="backslashreplace")
-    sys.stdout = cast(TextIO, _Output(output))
     try:
-        try:
-            code = main()
-        finally:
-            sys.stdout.flush()
+        code = main()
+        sys.stdout.flush()
         return Exit.OK if code is None else code
     except (Exception, KeyboardInterrupt) as error:
         if (answer := _answer(error)) is None:
@@ -68,6 +61,9 @@ def _answer(error: BaseException) -> tuple[str, Exit] | None:
             return f"error: the package {error.name} is not installed: {do}", Exit.FAILED
         case UserError():
             return f"error: {error}", Exit.REFUSED
+        case BrokenPipeError():
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to print has no reader
+            return "error: what read the output has gone", Exit.FAILED
         case OSError(filename=name):
             unwritable = error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC)
             hint = elsewhere(os.fsdecode(name)) if name and unwritable else ""
@@ -81,31 +77,6 @@ def _answer(error: BaseException) -> tuple[str, Exit] | None:
 def _say(message: str, code: Exit) -> Exit:
     print(journey.spoken(" ".join(message.split())), file=sys.stderr)
     return code
-
-
-class _Output:
-    """Standard output that goes nowhere once its reader has left."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        self._try(self._stream.write, text)
-        return len(text)
-
-    def flush(self) -> None:
-        self._try(self._stream.flush)
-
-    def _try(self, action: Callable[..., object], *arguments: str) -> None:
-        try:
-            action(*arguments)
-        except BrokenPipeError:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._stream.fileno())
-            os.close(nowhere)
 
 
 def _uncaught(
@@ -124,7 +95,6 @@ def _prepare() -> None:
     if spec is None or spec.origin != f"{ROOT.joinpath(*spec.name.split('.'))}.py":
         return
     sys.excepthook = _uncaught
-    open_streams()
     find_places()
     clean(os.environ)
     try:

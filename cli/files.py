@@ -59,23 +59,13 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def write(path: str | Path, content: str | bytes) -> None:
-    """Write a file, text as UTF-8; folders are made. An OSError names the file.
-
-    A pipe that nobody reads is an error, too, and not waited for.
-    """
+    """Write a file, text as UTF-8; folders are made. An OSError names the file."""
     with replacing(path) as temporary:
         try:
-            with open(temporary, "wb", opener=_at_once) as file:
-                file.write(content.encode() if isinstance(content, str) else content)
+            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
         except OSError as error:
             error.filename = str(path)
             raise
-
-
-def _at_once(path: str, flags: int) -> int:
-    descriptor = os.open(path, flags | os.O_NONBLOCK, 0o666)
-    os.set_blocking(descriptor, True)
-    return descriptor
 
 
 def write_if_changed(path: str | Path, content: str | bytes) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import sys
 import tempfile
 from collections.abc import MutableMapping
 from contextlib import suppress
@@ -15,8 +14,7 @@ from cli.errors import UserError
 
 VARIABLE = "BERT2RTL_BUILD"
 ROOT = Path(__file__).resolve().parent.parent
-IS_CLONE = (ROOT / "pyproject.toml").is_file()
-"""Whether this is the project's repository; a wheel has its modules elsewhere."""
+IS_CLONE = (ROOT / "pyproject.toml").is_file()  # a wheel has its modules elsewhere
 
 
 def writable(path: Path) -> bool:
@@ -26,16 +24,12 @@ def writable(path: Path) -> bool:
     return os.access(path, os.W_OK)
 
 
-def _caches() -> Path:
-    """Where an installed package keeps what it builds."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME") or "/", ".cache"))
-    return (home if writable(home) else Path(tempfile.gettempdir())) / "bert2rtl"
-
-
 _named = os.environ.get(VARIABLE)
 BUILD = (ROOT if IS_CLONE else Path.cwd()) / _named if _named else Path("build")
 """Where a command writes what --out does not name; golden/fast/compiled.py reads VARIABLE, too."""
-GENERATED = ROOT / BUILD if IS_CLONE or _named else _caches()
+_caches = Path(os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME") or "/", ".cache"))
+_place = _caches if writable(_caches) else Path(tempfile.gettempdir())
+GENERATED = ROOT / BUILD if IS_CLONE or _named else _place / "bert2rtl"
 """Builds, tools and caches, whatever the current folder is."""
 
 _NAMES = """
@@ -61,27 +55,13 @@ def clean(environment: MutableMapping[str, str]) -> None:
             del environment[name]
 
 
-def open_streams() -> None:
-    """Put /dev/null where a standard stream is closed: the next file would take its number."""
-    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
-            setattr(sys, name, os.fdopen(number, mode))
-
-
 def find_places() -> None:
-    """Give child processes a home, a cache and temporary files, below GENERATED where need be."""
+    """Give child processes a home and a cache, below GENERATED where need be."""
     home = Path(os.environ.get("HOME") or "/")
     if not os.access(home, os.W_OK | os.X_OK):
         os.environ["HOME"] = str(home := GENERATED / "home")
     if not writable(Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")):
         os.environ["XDG_CACHE_HOME"] = str(GENERATED / "home" / ".cache")
-    try:
-        tempfile.gettempdir()
-    except FileNotFoundError:
-        os.environ["TMPDIR"] = str(GENERATED)
 
 
 def elsewhere(path: str | Path) -> str:

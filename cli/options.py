@@ -6,7 +6,7 @@ import argparse
 import os
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -21,8 +21,7 @@ _SHIPPED = Path("models/bert-tiny-imdb")
 MODEL = _SHIPPED if Path.cwd() == ROOT else ROOT / _SHIPPED
 """The shipped checkpoint, whatever the current folder is."""
 LANES = 8
-PATHS = ("FILE", "DIR", "DIR|FILE", "NAME|FILE")
-"""Metavars of the options that name a path."""
+PATHS = ("FILE", "DIR", "DIR|FILE", "NAME|FILE")  # metavars of the options that name a path
 
 
 class Parser(argparse.ArgumentParser):
@@ -90,43 +89,38 @@ positive = whole(1)
 Group = argparse._ActionsContainer
 
 
-def add_model(group: Group, default: Path | None = MODEL) -> None:
-    """--model: a float checkpoint, in a directory or hub:owner/name."""
-    text = f"checkpoint in Hugging Face layout, or hub:owner/name (default: {default or MODEL})"
-    group.add_argument("--model", type=Path, default=default, metavar="DIR", help=text)
+def _adder(option: str, text: str, initial: Any = None, **settings: Any) -> Callable[..., None]:
+    """The function that adds an option to a group, with `initial` or another default."""
+
+    def add(group: Group, default: Any = initial) -> None:
+        shown = default or initial
+        told = f"{text} (default: {shown})" if shown else text
+        group.add_argument(option, default=default, help=told, **settings)
+
+    return add
 
 
-def add_quantized(group: Group) -> None:
-    """--quantized: a directory that quant.calibrate wrote; None unless it is given."""
-    text = "folder of quant.calibrate (default: build/ and the name of --model, made if missing)"
-    group.add_argument("--quantized", type=Path, metavar="DIR", help=text)
-
-
-def add_tokens(group: Group, default: int) -> None:
-    """--tokens: how long a text may be; what is longer is cut."""
-    text = f"longest text in tokens; the rest is cut (default: {default})"
-    group.add_argument("--tokens", type=positive, default=default, metavar="N", help=text)
+_CHECKPOINT = "checkpoint in Hugging Face layout, or hub:owner/name"
+_CALIBRATION = (
+    "folder of quant.calibrate (default: build/ and the name of --model, made if missing)"
+)
+_FIGURES = "also write the figures here; -: to standard output, and all else to stderr"
+_SCHEDULER = "run on the workers of the dask.distributed scheduler tcp://HOST:PORT instead of here"
+_COLUMNS = "columns of the array: 1, 2, 4 or 8 times the lanes (default: as many)"
+add_model = _adder("--model", _CHECKPOINT, MODEL, type=Path, metavar="DIR")
+add_quantized = _adder("--quantized", _CALIBRATION, type=Path, metavar="DIR")
+add_tokens = _adder(
+    "--tokens", "longest text in tokens; the rest is cut", type=positive, metavar="N"
+)
+add_columns = _adder("--columns", _COLUMNS, type=positive, metavar="M")
+add_json = _adder("--json", _FIGURES, type=Path, metavar="FILE")
+add_dask = _adder("--dask", _SCHEDULER, metavar="ADDRESS")
 
 
 def add_lanes(group: Group, choices: Sequence[int], default: int = LANES) -> None:
     """--lanes: N of the N x M array."""
-    text = f"N, rows of the array: {', '.join(map(str, choices))} (default: {default})"
-    group.add_argument(
-        "--lanes", type=int, default=default, choices=choices, metavar="N", help=text
-    )
-
-
-def add_columns(group: Group) -> None:
-    """--columns: M of the N x M array."""
-    text = "columns of the array: 1, 2, 4 or 8 times the lanes (default: as many)"
-    group.add_argument("--columns", type=positive, metavar="M", help=text)
-
-
-def add_json(group: Group, default: Path | None = None) -> None:
-    """--json: where the figures go that the command prints, `default` unless it is given."""
-    text = "also write the figures here; -: to standard output, and all else to stderr"
-    text += f" (default: {default})" if default else ""
-    group.add_argument("--json", type=Path, default=default, metavar="FILE", help=text)
+    text = f"N, rows of the array: {', '.join(map(str, choices))}"
+    _adder("--lanes", text, default, type=int, choices=choices, metavar="N")(group)
 
 
 def add_seed(group: Group, what: str, default: int | None = 0) -> None:
@@ -139,11 +133,4 @@ def add_seed(group: Group, what: str, default: int | None = 0) -> None:
 def add_jobs(group: Group, what: str) -> None:
     """--jobs: how many of `what` run at a time."""
     text = f"{what} at a time (default: one a core)"
-    cores = os.cpu_count() or 1
-    group.add_argument("--jobs", type=positive, default=cores, metavar="N", help=text)
-
-
-def add_dask(group: Group) -> None:
-    """--dask: the scheduler whose workers run the cases; None unless it is given."""
-    text = "run on the workers of the dask.distributed scheduler tcp://HOST:PORT instead of here"
-    group.add_argument("--dask", metavar="ADDRESS", help=text)
+    group.add_argument("--jobs", type=positive, default=os.cpu_count(), metavar="N", help=text)

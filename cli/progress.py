@@ -3,18 +3,41 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sized
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Iterable, Iterator, Sized
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tqdm import tqdm
 
 T = TypeVar("T")
-
-Advance: TypeAlias = Callable[[int], None]
-"""Hears how many of a bar's units were done."""
+if TYPE_CHECKING:  # generic in its type hints alone
+    _Tqdm = tqdm[Any]
+else:
+    _Tqdm = tqdm
 
 
 def stage(description: str) -> None:
     """Say on stderr at once what takes long from here: the log of a killed run then shows it."""
     print(description, file=sys.stderr, flush=True)
+
+
+class Bar(_Tqdm):
+    """A bar for a command of several stages, in units of about the same time each."""
+
+    def __init__(
+        self, description: str, total: int | None, unit: str = "tokens", shown: bool = True
+    ) -> None:
+        self.shown = shown
+        hidden = not (shown and sys.stderr.isatty())
+        if shown and hidden:
+            stage(description)
+        super().__init__(
+            desc=description, total=total, unit=f" {unit}", leave=False, disable=hidden
+        )
+
+    def say(self, line: str) -> None:
+        """A line that stays, above the bar."""
+        if self.shown:
+            self.write(line, file=sys.stderr)
 
 
 def progress(
@@ -23,53 +46,12 @@ def progress(
     """The items, with a bar; `total` says how many there are where they do not themselves."""
     if total is None and isinstance(items, Sized):
         total = len(items)
-    if not sys.stderr.isatty() and total is not None:
-        description = f"{description}: {total:,} {unit}"
     with Bar(description, total, unit) as bar:
         for item in items:
             yield item
-            bar.advance(1)
+            bar.update(1)
 
 
 def duration(seconds: float) -> str:
-    """45 s, 8 min or 2.5 h."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-class Bar:
-    """One bar for a command of several stages, in units of about the same time each.
-
-    `left` corrects `total` as more is known; without `shown` nothing is printed.
-    """
-
-    def __init__(
-        self, description: str, total: int | None, unit: str = "tokens", shown: bool = True
-    ) -> None:
-        self._shown = shown
-        self._bar: Any = None
-        if shown and sys.stderr.isatty():
-            from tqdm import tqdm
-
-            self._bar = tqdm(desc=description, total=total, unit=f" {unit}", leave=False)
-        elif shown:
-            stage(description)
-
-    def advance(self, units: int) -> None:
-        if self._bar is not None:
-            self._bar.update(units)
-
-    def say(self, line: str) -> None:
-        """A line that stays, above the bar."""
-        if self._bar is not None:
-            self._bar.write(line, file=sys.stderr)
-        elif self._shown:
-            stage(line)
-
-    def __enter__(self) -> Bar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
+    """45 s or 8 min."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -5,7 +5,11 @@ from __future__ import annotations
 
 def counted(number: int, things: str) -> str:
     """1,658 texts, 1 text; ``things`` is the plural."""
-    return f"{number:,} {things if number != 1 else _single(things)}"
+    endings = (("ies", "y"), ("ches", "ch"), ("sses", "ss"), ("s", ""), ("", ""))
+    if number == 1:
+        plural, single = next(pair for pair in endings if things.endswith(pair[0]))
+        things = things.removesuffix(plural) + single
+    return f"{number:,} {things}"
 
 
 def verb(number: int, plural: str) -> str:
@@ -13,10 +17,3 @@ def verb(number: int, plural: str) -> str:
     if number != 1:
         return plural
     return {"have": "has", "are": "is"}.get(plural, f"{plural}s")
-
-
-def _single(things: str) -> str:
-    for ending, single in (("ies", "y"), ("ches", "ch"), ("sses", "ss"), ("s", "")):
-        if things.endswith(ending):
-            return things.removesuffix(ending) + single
-    return things

@@ -21,7 +21,7 @@ from cli.journey import then
 from cli.machine import give_back_memory
 from cli.options import Parser, add_json, add_model, add_tokens, positive, version
 from cli.paths import check_written
-from cli.progress import Advance, Bar
+from cli.progress import Bar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,7 +141,7 @@ def observe_all(
     texts: Sequence[Tokens],
     *,
     observers: dict[str, Observer] | None = None,
-    advance: Advance = _silent,
+    advance: Callable[[int], object] = _silent,
 ) -> tuple[dict[str, Observer], Floats]:
     """An observer for every tensor of the float model on these texts, and its logits [n, C].
 
@@ -175,7 +175,7 @@ def tokens_of(texts: Sequence[Tokens]) -> int:
 
 
 def golden_logits(
-    model: Model, texts: Sequence[Tokens], advance: Advance = _silent
+    model: Model, texts: Sequence[Tokens], advance: Callable[[int], object] = _silent
 ) -> NDArray[np.int64]:
     """Logits [n, C] of the integer model, by the compiled engine that equals golden bit for bit."""
     engine, logits = fast.Engine(model), []
@@ -190,7 +190,7 @@ def check(
     checkpoint: Checkpoint,
     quantized: Quantized,
     texts: Sequence[Tokens],
-    advance: Advance = _silent,
+    advance: Callable[[int], object] = _silent,
 ) -> dict[str, TensorError]:
     """The error of every tensor of the integer model on these texts.
 
@@ -276,7 +276,7 @@ class Calibrator:
 
     def _observe(self, texts: Sequence[Tokens]) -> Floats:
         return observe_all(
-            self.checkpoint, texts, observers=self.observers, advance=self.bar.advance
+            self.checkpoint, texts, observers=self.observers, advance=self.bar.update
         )[1]
 
     def quantize(self, options: Options) -> Quantized:
@@ -302,7 +302,7 @@ class Calibrator:
             if splits and self.precise is not None:
                 for observer in (*observers.values(), *self.observers.values()):
                     observer.forget_rows()
-            return rounding.watch(model, self.texts, self.bar.advance)
+            return rounding.watch(model, self.texts, self.bar.update)
 
         quantized = quantize(checkpoint.spec, arrays, observers, options, watch, splits)
         if options.bias_correction:
@@ -317,7 +317,7 @@ class Calibrator:
             texts = self.texts
             if model.shape.vocabulary != self.checkpoint.spec.vocabulary:
                 texts = [replace(t, ids=self._rows[t.ids].astype(np.int32)) for t in texts]
-            logits = golden_logits(model, texts, self.bar.advance)
+            logits = golden_logits(model, texts, self.bar.update)
             self._logits[model] = self.checkpoint.spec.kept(logits, [len(t.ids) for t in texts])
         return self._logits[model]
 
@@ -374,7 +374,7 @@ class Calibrator:
             if all(x.amplitude <= SCORE_LIMIT for x in scores):
                 return rewritten, rewritten.observers(self.observers)
             twin = replace(self.checkpoint, arrays=dict(rewritten.arrays))
-            observers, _ = observe_all(twin, self.texts, advance=self.bar.advance)
+            observers, _ = observe_all(twin, self.texts, advance=self.bar.update)
             self._rewritten[names] = rewritten, observers
         return self._rewritten[names]
 
@@ -423,7 +423,7 @@ def calibrate(
         likeness = calibrator.likeness(quantized)
         del calibrator  # what was observed takes as much memory as the weights
         bar.say(f"checking the integer model with {choose.named(options.remedies or ())}")
-        errors = check(checkpoint, quantized, texts, bar.advance)
+        errors = check(checkpoint, quantized, texts, bar.update)
     verdict = judge(errors, likeness, len(texts), spec.task, spec.inputs)
     if spec.given:
         quantized = with_tokens(quantized, np.zeros((spec.vocabulary, spec.hidden), np.float32))

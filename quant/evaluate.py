@@ -81,7 +81,7 @@ def evaluate(
     with Bar(says, len(texts), spec.inputs) as bar:
         for name, outputs in each(run_share, classifier, cases, jobs=jobs, dask=dask):
             found.append(outputs)
-            bar.advance(len(cases[name][0]))
+            bar.update(len(cases[name][0]))
     floats, integers = (
         np.vstack([row for outputs in found for row in getattr(outputs, name)])
         for name in ("floats", "integers")

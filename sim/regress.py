@@ -181,7 +181,7 @@ def regress(
         verdicts = []
         for _, share in results:
             verdicts += share
-            bar.advance(len(share))
+            bar.update(len(share))
     for index, verdict in zip(order, verdicts, strict=True):
         values, mismatches = values + verdict.values, mismatches + verdict.mismatches
         cycles, simulated = cycles + verdict.cycles, simulated + verdict.simulated

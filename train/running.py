@@ -68,7 +68,7 @@ class Progress(TrainerCallback):
         self.bar = bar
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.bar.advance(1)
+        self.bar.update(1)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any, **_: Any) -> None:
         loss, accuracy = metrics["eval_loss"], metrics.get("eval_accuracy")

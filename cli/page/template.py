@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 from typing import Any
@@ -15,30 +14,19 @@ from markupsafe import Markup
 FOLDER = Path(__file__).parent
 STYLE = (FOLDER / "page.css").read_text(encoding="utf-8")
 """The style of all pages, inline in each: light and dark, no file from elsewhere."""
-
-LIGHT, DARK = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
-"""The colours as `--name: value;`: by day, and the changes by night."""
+COLOURS = STYLE.partition(":root {")[2].partition("}")[0]  # `--name: value;`
 
 
 def render(template: Path, **shown: Any) -> str:
-    """The page of a template that extends base.html.
-
-    shown
-        Its variables, beside `version`, `made` (the time) and `style`.
-    """
+    """The page of a template that extends base.html, with its variables."""
     environment = Environment(
         loader=FileSystemLoader([template.parent, FOLDER]),
         autoescape=True,
         undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
     )
     environment.filters["number"] = lambda value: f"{value:,}"
     page: str = environment.get_template(template.name).render(
-        style=Markup(STYLE),
-        version=version(),
-        made=time.strftime("%Y-%m-%d %H:%M"),
-        **shown,
+        style=Markup(STYLE), version=version(), made=time.strftime("%Y-%m-%d %H:%M"), **shown
     )
     # Half a character of a text that was not UTF-8 cannot be written.
     return page.encode(errors="replace").decode()

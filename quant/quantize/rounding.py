@@ -113,7 +113,7 @@ class Moments:
 
 
 def watch(
-    model: Model, texts: Sequence[Tokens], advance: Callable[[int], None] = lambda _: None
+    model: Model, texts: Sequence[Tokens], advance: Callable[[int], object] = lambda _: None
 ) -> Mapping[str, Moments]:
     """The moments of every linear layer's operand on these texts, by its name in the trace.
 

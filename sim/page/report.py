@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.errors import UserError
-from cli.page.template import DARK, LIGHT, STYLE, render
+from cli.page.template import COLOURS, STYLE, render
 
 import numpy as np
 from markupsafe import Markup
@@ -178,10 +178,8 @@ def run_picture(played: Verified) -> str:
     drawn = timeline.picture(rows, found, timeline.Window(0, record.cycles), title, 250)
     chart = [line for line in STYLE.splitlines() if line.startswith("svg .")]
     style = (
-        f"svg{{{LIGHT}background:var(--paper);font:11.5px system-ui,sans-serif}}"
-        "text{fill:var(--ink)}text.soft{fill:var(--soft)}"
-        + "".join(chart).replace("svg ", "")
-        + f"@media (prefers-color-scheme:dark){{svg{{{DARK}}}}}"
+        f"svg{{{COLOURS}background:var(--paper);font:11.5px system-ui,sans-serif}}"
+        "text{fill:var(--ink)}text.soft{fill:var(--soft)}" + "".join(chart).replace("svg ", "")
     )
     begin, _, rest = drawn.partition(">")
     style = " ".join(style.split())

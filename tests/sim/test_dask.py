@@ -11,13 +11,9 @@ from quant import evaluate
 from quant.calibrate import ensure
 from sim import regress
 from tests.cli.test_workers import scheduler, serving
-from tests.tiers import quick
 from verify.fuzz import __main__ as fuzz
-from verify.mutate import __main__ as mutate
 
 FUZZ = ["--cases", "450", "--lanes", "4", "--seed", "5"]
-#: As many as in test_mutate.py, so that one build serves both.
-MUTATE = ["activation", "--count", "40", "--seed", "1"]
 REGRESS = ["--reviews", "20", "--tokens", "12", "--lanes", "4", "--trace-sample", "3"]
 EVALUATE = ["--samples", "150", "--tokens", "24"]
 
@@ -74,24 +70,3 @@ def test_evaluation(address: str, tmp_path: Path) -> None:
         reports.append(out.read_bytes())
     assert b'"texts": 150' in reports[0]
     assert reports == [reports[0]] * 3
-
-
-@pytest.mark.slow
-def test_mutants(address: str, tmp_path: Path) -> None:
-    reports = []
-    for count in (0, 2):
-        out = tmp_path / f"{count}.json"
-        there = ["--dask", address] if count else []
-        with serving(address, count):
-            assert mutate.main([*MUTATE, *there, "--json", str(out)]) == 0
-        reports.append(out.read_bytes())
-    assert b'"sampled": ' in reports[0]
-    assert reports == [reports[0]] * 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", quick([fuzz, regress, evaluate], 2))
-def test_an_address_that_is_none(command: object, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--dask", "nonsense://here:1"]) == 2
-    told = capsys.readouterr().err.splitlines()[-1]
-    assert told.startswith("error: --dask nonsense://here:1: unknown address scheme")

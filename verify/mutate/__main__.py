@@ -14,7 +14,6 @@ from cli.files import write_json
 from cli.options import (
     Parser,
     add_columns,
-    add_dask,
     add_jobs,
     add_json,
     add_lanes,
@@ -42,7 +41,6 @@ examples:
   python -m verify.mutate layernorm --count 1000 --seed 7 --json build/mutate.json
   python -m verify.mutate accelerator --columns 16 --count 60
   python -m verify.mutate accelerator --gated --rotary-pairs 8
-  python -m verify.mutate --count 10000 --dask tcp://head:8786
 """
 UNITS = (
     "requantize",
@@ -73,7 +71,6 @@ def _parser() -> Parser:
     add_columns(parser)
     add_seed(parser, "the mutants", None)
     add_jobs(parser, "processes")
-    add_dask(parser)
     add_json(parser)
     add_config_options(parser, MECHANISMS)
     return parser
@@ -83,7 +80,7 @@ def _played(unit: str, options: argparse.Namespace) -> dict[str, Any]:
     """The figures of a unit, printed as they come."""
     began = time.perf_counter()
     config = configuration(unit, options.lanes, options.columns, **mechanisms_of(options))
-    found = score(unit, config, options.count, options.seed, options.jobs, options.dask)
+    found = score(unit, config, options.count, options.seed, options.jobs)
     seconds = time.perf_counter() - began
     for mutant in found.survivors:
         print(f"survived: {mutant}")

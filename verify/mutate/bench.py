@@ -160,10 +160,10 @@ def outcomes(job: Job, numbers: Sequence[int]) -> list[str]:
     return found
 
 
-def play(job: Job, count: int, jobs: int, dask: str | None = None) -> Iterator[str]:
-    """`outcomes` of mutants 1 to `count`, in order; `jobs` and `dask` as for `cli.workers.each`."""
+def play(job: Job, count: int, jobs: int) -> Iterator[str]:
+    """`outcomes` of mutants 1 to `count`, in order."""
     shares = {
         f"mutant {k}": range(k, min(k + CHUNK, count + 1)) for k in range(1, count + 1, CHUNK)
     }
-    for _, found in each(outcomes, job, shares, jobs=jobs, dask=dask):
+    for _, found in each(outcomes, job, shares, jobs=jobs):
         yield from found

@@ -75,13 +75,8 @@ class Score:
         }
 
 
-def score(
-    unit: str, config: Config, count: int, seed: int, jobs: int = 1, dask: str | None = None
-) -> Score:
+def score(unit: str, config: Config, count: int, seed: int, jobs: int = 1) -> Score:
     """Draw mutants of a unit and play its bench on each.
-
-    jobs, dask
-        As for `cli.workers.each`: who plays.
 
     Raises
     ------
@@ -96,7 +91,7 @@ def score(
     stage(f"drawing mutants of {unit}")
     whole, mutants = drawn(sourced(unit, config), unit, count, seed)
     job = bench.prepared(unit, config, whole, mutants)
-    outcomes = bench.play(job, len(mutants), jobs, dask)
+    outcomes = bench.play(job, len(mutants), jobs)
     for mutant, outcome in zip(
         progress(mutants, f"playing the bench of {unit}", "mutants"), outcomes, strict=True
     ):
