@@ -97,10 +97,11 @@ def _cluster(shared: Any, address: str) -> Iterator[Callable[..., Future[Any]]]:
     stage(f"connecting to {address}")
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        client.wait_for_workers(1, CONNECT_SECONDS)
     except ValueError as error:
         raise UserError(f"--dask {address}: {error}; give tcp://HOST:PORT") from None
     except OSError as error:
-        raise ToolError(f"{error}: start a scheduler by `.venv/bin/dask scheduler`") from None
+        raise ToolError(f"{error}: start `.venv/bin/dask scheduler`, and workers") from None
     with client:
         # Submitted, not scattered: the scheduler can make it again when its holders have died.
         with warnings.catch_warnings(action="ignore"):  # that it is large

@@ -74,7 +74,9 @@ def proved(checkpoint: Checkpoint) -> Checkpoint:
         found = float_model.run(spec, arrays, np.arange(length, dtype=np.int32), types)
         furthest.append(float(np.abs(found - wanted).max()))
         largest.append(float(np.abs(wanted).max()))
-    worst = float(np.max(furthest) / np.max(largest))  # not a number if one of them is none
+    worst = float(
+        np.max(furthest) / (np.max(largest) or 1.0)
+    )  # not a number if one of them is none
     if not worst <= TOLERANCE:
         raise CheckpointError(
             f"{checkpoint.directory}: the outputs differ from those of transformers' own "
