@@ -1,6 +1,10 @@
 """What holds for all tests."""
 
 import gc
+from contextlib import suppress
+
+with suppress(ImportError):  # so that calibrations start no process that imports it, 7 s each
+    import torch  # noqa: F401
 
 # A look for cyclic garbage goes over all that Amaranth, Numba and torch have made by then, which
 # at Python's thresholds is a tenth of the time of a test that simulates or compiles.

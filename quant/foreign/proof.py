@@ -8,6 +8,7 @@ import contextlib
 import multiprocessing
 import re
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -90,9 +91,10 @@ def proved(checkpoint: Checkpoint) -> Checkpoint:
 def proving(checkpoint: Checkpoint) -> Iterator[Callable[[], float | None]]:
     """The difference of `proved`, by a process beside the block, which asks for it at last.
 
-    So torch and a second model take none of its memory. What needs no torch is tried at once.
+    So torch and a second model take none of its memory. What needs no torch is tried at once, as
+    is all where torch is imported already.
     """
-    if checkpoint.twin is None or find_spec("torch") is None:
+    if checkpoint.twin is None or find_spec("torch") is None or "torch" in sys.modules:
         difference = proved(checkpoint).difference
         yield lambda: difference
         return
