@@ -20,7 +20,7 @@ from tests.quant import tiny
 Main = Callable[[list[str]], int]
 COMMANDS: list[tuple[Main, list[str]]] = [
     (run.main, []),
-    (regress.main, []),
+    (regress.main, ["--data", "texts.csv"]),
     (cycles.main, ["--play"]),
     (cycles.main, ["--tokens", "3"]),
     (estimate.main, []),
