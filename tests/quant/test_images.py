@@ -29,7 +29,7 @@ from sim.estimate import __main__ as estimate
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-MODELS = {name: row.family.name for name, row in vision.FAMILIES.items()}
+MODELS = {name: row.name for name, row in vision.FAMILIES.items()}
 WHOLE = {"siglip": "siglip_vision_model", "clip": "clip_vision_model"}
 
 
@@ -230,10 +230,10 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], dict[str, Any], str]] = {
     "image_size": ("vit", "Model", {"image_size": "12"}, {}, "image_size is '12': it must be one"),
     "pairs": ("vit", "Model", {"image_size": [12]}, {}, r"image_size is \[12\]: it must be one"),
     "hidden": ("vit", "Model", {"hidden_size": 12}, {}, "rows of 12 are needed"),
-    "no bias": ("vit", "Model", {"qkv_bias": False}, {}, "qkv_bias is False, and"),
+    "no bias": ("vit", "Model", {"qkv_bias": False}, {}, "qkv_bias is False"),
     "layers": ("vit", "Model", {"num_hidden_layers": 3}, {}, "encoder.layer.2.* is missing"),
-    "another size": ("vit", "Model", {}, {"size": 16}, "images of 16 x 16, and the model has"),
-    "no file": ("vit", "Model", {}, {"image_processor_type": None}, "must name an image processor"),
+    "another size": ("vit", "Model", {}, {"size": 16}, "images of .*16, 16"),
+    "no file": ("vit", "Model", {}, {"image_processor_type": None}, "no image processor"),
     "class": ("vit", "Model", {}, {"image_processor_type": "MyProcessor"}, "runs by Pillow"),
     "torchvision": ("vit", "Model", {}, {"image_processor_type": _TORCH}, "runs by Pillow"),
     "size": ("vit", "Model", {}, {"size": {"longest_edge": 8}}, "'height' and 'width' keys"),
@@ -319,7 +319,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> front.Front:
 
 DAMAGES: list[tuple[Callable[[Path, dict[str, Any]], Any], str]] = [
     (lambda file, facts: facts.update(sha256="0" * 64), "its SHA-256 is another"),
-    (lambda file, facts: facts.pop("height"), "KeyError: 'height'"),
+    (lambda file, facts: facts.pop("height"), "'height'"),
     (lambda file, facts: facts.update(height=4), "2 x 2 patches"),
     (lambda file, facts: file.write_bytes(file.read_bytes()[:200]), "its SHA-256 is another"),
     (lambda file, facts: file.unlink(), "No such file"),
