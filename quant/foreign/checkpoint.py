@@ -30,11 +30,8 @@ from quant.foreign.tokenizer import TextTokenizer
 from quant.images.front import PROCESSORS, Front
 from quant.model import position_bias
 from quant.model.spec import (
-    FILES,
-    IMAGES,
     QUESTION_ANSWERING,
     TEXT_SIDE,
-    TEXTS,
     Arrays,
     CheckpointError,
     EncoderSpec,
@@ -92,14 +89,6 @@ def fingerprint(directory: str | Path) -> str:
     return _fingerprint(_layout(Path(directory)))
 
 
-def inputs_of(directory: Path) -> str:
-    """What a checkpoint reads, as EncoderSpec.inputs, by its config alone; errors as load."""
-    config = options.read(_layout(directory).encoder / options.CONFIG)
-    if config.get("rows") is True:
-        return FILES
-    return IMAGES if config["model_type"] in vision.FAMILIES else TEXTS
-
-
 def load(
     directory: str | Path, task: str | None = None, resolved: Resolved | None = None
 ) -> Checkpoint:
@@ -121,7 +110,13 @@ def load(
     source = Tensors(_weights(layout.encoder))
     try:
         if family is None:
-            raise CheckpointError(_no_family(name, source))
+            longest = max(source.names, key=len, default="the weights")
+            why = f"no row of quant/foreign/layouts.py says where {longest} stands"
+            can = ", ".join([*layouts.FAMILIES, *vision.FAMILIES])
+            raise CheckpointError(
+                f"model_type {name!r} cannot run: {source.difference() or why}; {can} can, and "
+                "docs/extending.md shows how to add a family"
+            )
         if resolved is None and name in layouts.FAMILIES:
             config.complete()
         asked = None if task == TEXT_SIDE else task
@@ -131,17 +126,9 @@ def load(
         named = isinstance(error, CheckpointError)
         place = "" if str(directory) in str(error) else directory if named else config_file
         raise CheckpointError(f"{place}: {error}" if place else str(error)) from None
-    loaded = Checkpoint(
-        spec,
-        arrays,
-        directory,
-        sha256=_fingerprint(layout),
-        resolved=None,
-        asked=task,
-        notes=(*layout.notes, *notes),
-        front=front,
-        twin=Twin(kind, layout.encoder, config) if kind else None,
-    )
+    twin, notes = Twin(kind, layout.encoder, config) if kind else None, [*layout.notes, *notes]
+    found = _fingerprint(layout)
+    loaded = Checkpoint(spec, arrays, directory, found, None, task, tuple(notes), front, twin)
     if front is not None or spec.rows:
         return loaded
     resolved = resolved or resolve.resolve(layout.encoder, layout.tokens, layout.lower)
@@ -171,17 +158,6 @@ def _of_texts(loaded: Checkpoint, resolved: Resolved) -> Checkpoint:
             raise CheckpointError(f"{loaded.directory}: {why}")
     notes = (*loaded.notes, *cut)
     return replace(loaded, spec=spec, arrays=arrays, resolved=resolved, notes=notes)
-
-
-def _no_family(name: str, source: Tensors) -> str:
-    """Why a model_type without a row cannot run, by what its tensors show."""
-    longest = max(source.names, key=len, default="the weights")
-    why = f"no row of quant/foreign/layouts.py says where {longest} stands"
-    return (
-        f"model_type {name!r} cannot run: {source.difference() or why}; "
-        f"{', '.join([*layouts.FAMILIES, *vision.FAMILIES])} can, and docs/extending.md shows how "
-        "to add a family"
-    )
 
 
 def say(checkpoint: Checkpoint) -> None:

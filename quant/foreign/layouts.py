@@ -163,12 +163,8 @@ def _causal(config: Options) -> tuple[Window, ...]:
     """All layers of a decoder are causal, unless is_causal takes that back."""
     decoder, causal = config.said("is_decoder"), config.said("is_causal")
     causal = decoder if causal is None else causal
-    if causal and not decoder:
-        raise CheckpointError(
-            "config.json: layer.0.attention: whether the mask is causal depends, in transformers' "
-            "own class, on padding and on the implementation of attention: take is_causal out, or "
-            "set is_decoder where all layers are causal"
-        )
+    whole = "left out without is_decoder: the mask then depends on padding and implementation"
+    check(decoder or not causal, "is_causal", causal, whole)
     return (CAUSAL,) * integer(config, "num_hidden_layers") if causal else ()
 
 
@@ -185,10 +181,6 @@ def _groups(config: Options) -> int:
     right = groups >= 1 and heads % groups == 0
     check(right, name, groups, f"a divisor of num_attention_heads, {heads}")
     return 0 if groups == heads else groups
-
-
-def _after_padding(config: Options) -> int:
-    return integer(config, "pad_token_id") + 1
 
 
 def _albert_layers(config: Options, layer: str) -> list[str]:
@@ -255,7 +247,7 @@ _NEXT = {"ForNextSentencePrediction": Head(
 _CAUSAL: dict[str, Any] = {"windows": _causal}
 _ROBERTA: dict[str, Any] = {
     "heads": _heads(_FIRST, _ON_POOLER),
-    "config": _CAUSAL | {"position_offset": _after_padding},
+    "config": _CAUSAL | {"position_offset": lambda config: integer(config, "pad_token_id") + 1},
 }
 _DISTIL = ("pre_classifier", "classifier")
 _SIDE = ("vision_model.", "visual_projection.", "logit_scale")
@@ -334,7 +326,7 @@ FAMILIES: dict[str, Family] = {
             "embedding_norm": lambda c: bool(c["emb_layer_norm_before"]),
             "rotary": lambda c: c["position_embedding_type"] == "rotary",
             "position_offset": lambda c: (
-                0 if c["position_embedding_type"] == "rotary" else _after_padding(c)
+                0 if c["position_embedding_type"] == "rotary" else integer(c, "pad_token_id") + 1
             ),
         },
         {"types": 0, "norm": "pre", "activation": "gelu"},
@@ -445,7 +437,8 @@ class Reading:
         self, family: Family, config: Options, tensors: Tensors, layout: Layout, asked: str | None
     ) -> None:
         self.family, self.config, self.tensors, self.layout = family, config, tensors, layout
-        self.prefix = next(filter(None, map(tensors.prefix, family.prefixes)), "")
+        prefixes = (f"{name}." for name in family.prefixes)
+        self.prefix = next(filter(tensors.begin, prefixes), "")
         self.front: Front | None = None
         self.asked = asked
         left = {f"{self.prefix}{name}" for name in family.beside} | set(family.beside)
@@ -456,11 +449,6 @@ class Reading:
         layers = [f"{self.prefix}{name}" for name in LAYER.split("|")]
         there = [name for name in layers if tensors.begin(name.split("{")[0])]
         self.layer, self.parts = (there or layers)[0], dict(PARTS)
-
-    @property
-    def embeds(self) -> bool:
-        """Whether the outputs are an embedding."""
-        return self.family.heads[self.kind].task == EMBEDDING
 
     def _choose(self) -> str:
         """The kind of the head, by the task that is asked for.
@@ -481,27 +469,22 @@ class Reading:
             return bare[0]
         if not family.prefixes:
             return next(iter(family.heads))
-        names = " or ".join(f"{family.name}{kind}" for kind in family.heads)
+        names, classes = [f"{family.name}{kind}" for kind in family.heads], None
         if asked is not None:
-            one = CLASSIFICATION if asked in (MULTI_LABEL, REGRESSION) else asked
-            for kind in fitting:
-                if family.heads[kind].task in (asked, one):
-                    return kind
-            raise CheckpointError(f"the weights have no head for the task {asked}: {names} have")
-        if classes := self.config["architectures"]:
-            for name in map(str, classes if isinstance(classes, list) else ()):
-                kind = name.removeprefix(family.name)
-                if name.startswith(family.name) and kind in family.heads:
-                    return kind
-            said = f"architectures is {classes}"
-        elif fitting:
-            named = f"config.json names no architectures: by its weights {family.name}{fitting[0]}"
-            self.notes.insert(0, named)
-            return fitting[0]
+            tasks = (asked, CLASSIFICATION if asked in (MULTI_LABEL, REGRESSION) else asked)
+            found = [kind for kind in fitting if family.heads[kind].task in tasks]
+        elif classes := self.config["architectures"]:
+            classes = classes if isinstance(classes, list) else [classes]
+            found = [str(x).removeprefix(family.name) for x in classes if str(x) in names]
         else:
-            said = f"no architectures, and the weights have {', '.join(behind) or 'no head'}"
+            found = fitting
+            named = f"{family.name}{''.join(found[:1])}"
+            self.notes.insert(0, f"config.json names no architectures: by its weights {named}")
+        if found:
+            return found[0]
         raise CheckpointError(
-            f"config.json: {said}: nothing here computes its head, which must be that of {names}; "
+            f"config.json: architectures is {classes}, the task {asked}, and the weights have "
+            f"{', '.join(behind) or 'no head'}: it must be a head of {' or '.join(names)}; "
             f"--task {EMBEDDING} takes the encoder without it"
         )
 
@@ -630,11 +613,8 @@ class Reading:
             named = isinstance(given, dict) and kind in given
             frequencies, factor = rope(given[kind] if named else given, size)
             frequencies = saved[0].astype(np.float32) if saved else frequencies
-            if frequencies.shape != (size // 2,):
-                raise CheckpointError(
-                    f"{kept[0]} has shape {frequencies.shape}: a head of {size} channels needs "
-                    f"{size // 2}"
-                )
+            right, halves = frequencies.shape == (size // 2,), f"({size // 2},), half of a head"
+            check(right, f"the shape of {kept[:1]}", frequencies.shape, halves)
             cos_sin = tables(frequencies, fields["positions"], size)
             arrays |= {f"rotary.{j}.{n}": x for n, x in zip(("cos", "sin"), cos_sin, strict=True)}
             for i in (i for i in range(layers) if kinds[i] == kind):
@@ -657,7 +637,7 @@ class Reading:
         if POOLER not in head.layers:
             self.tensors.drop(f"{self.prefix}pooler.")
         fields: dict[str, Any] = {"task": head.task, "labels": head.labels}
-        if self.embeds:
+        if head.task == EMBEDDING:
             fields["pooling"] = self.layout.pooling
             if not head.layers:
                 return identity(width), fields
@@ -668,11 +648,8 @@ class Reading:
             arrays |= self.tensors.norm(head.norm, "head.norm")
             fields["head_norm"] = True
         fields["head_activations"] = (between,) * (len(head.layers) - 1)
-        if head.labels and len(last) != len(head.labels):
-            raise CheckpointError(
-                f"{head.layers[-1]} has {len(last)} outputs: it must have {len(head.labels)}, "
-                f"{' and '.join(head.labels)}"
-            )
+        right, names = len(head.labels) in (0, len(last)), " and ".join(head.labels)
+        check(right, f"the number of outputs of {head.layers[-1]}", len(last), f"that of {names}")
         if head.task in EVERY_TOKEN:
             labels = head.labels or labels_of(config, last)
             return arrays, fields | {"labels": labels, "pooling": "none"}
@@ -694,10 +671,8 @@ def _widen(arrays: Arrays, fields: dict[str, Any]) -> None:
     """A factorised embedding in the hidden size, centred: its norm then reads as before."""
     hidden, size = fields["hidden"], fields["embedding_size"]
     for key in [k for k in arrays if k.startswith("embedding.") and "projection" not in k]:
-        if arrays[key].shape[-1:] != (size,):
-            raise CheckpointError(
-                f"{key} has shape {arrays[key].shape}: embedding_size asks for {size} channels"
-            )
+        right = arrays[key].shape[-1:] == (size,)
+        check(right, "embedding_size", size, f"as {key} has it, of shape {arrays[key].shape}")
         x = arrays[key].astype(np.float64)
         if key.endswith(("token", "position", "type")):
             x = x - x.mean(axis=-1, keepdims=True)

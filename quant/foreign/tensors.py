@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from quant.foreign.config import CONFIG, check
+from quant.foreign.config import check
 from quant.model.activation import ACTIVATIONS
 from quant.model.position_bias import BIAS, bucketed
 from quant.model.spec import (
@@ -72,10 +72,6 @@ class Tensors:
         """Whether the names of tensors begin so."""
         return any(name.startswith(prefix) for name in self._left)
 
-    def prefix(self, family: str) -> str:
-        """What the names begin with: the family's name, but for an encoder saved alone."""
-        return f"{family}." if self.begin(f"{family}.") else ""
-
     def take(self, name: str) -> Floats:
         """Raises CheckpointError when the checkpoint has no such tensor left."""
         if name not in self._left:
@@ -93,8 +89,7 @@ class Tensors:
     def table(self, name: str) -> Floats:
         """A tensor that must be a matrix."""
         table = self.take(name)
-        if table.ndim != 2:
-            raise CheckpointError(f"{name} has shape {table.shape}: a row for each entry is needed")
+        check(table.ndim == 2, f"the shape of {name}", table.shape, "a row for each entry")
         return table
 
     def linear(self, name: str, *targets: str, shares: Sequence[int] = ()) -> Arrays:
@@ -107,11 +102,10 @@ class Tensors:
         weight = self.take(f"{name}weight")
         there = f"{name}bias" in self
         shift = self.take(f"{name}bias") if there else np.zeros(weight.shape[:1], np.float32)
-        if weight.ndim != 2 or shift.shape != weight.shape[:1] or len(shift) % sum(parts):
-            raise CheckpointError(
-                f"{name[:-1]} has shapes {weight.shape} and {shift.shape}: a matrix and a bias of "
-                f"as many rows are needed, in parts as {parts}"
-            )
+        shapes, right = (weight.shape, shift.shape), weight.ndim == 2
+        right = right and shapes[1] == shapes[0][:1] and len(shift) % sum(parts) == 0
+        wanted = f"a matrix and a bias of as many rows, in parts as {parts}"
+        check(right, f"the shape of {name[:-1]}", shapes, wanted)
         cuts = np.cumsum(parts)[:-1] * (len(shift) // sum(parts))
         arrays: Arrays = {}
         for target, w, b in zip(targets, np.split(weight, cuts), np.split(shift, cuts)):
@@ -138,8 +132,7 @@ class Tensors:
         right = buckets // 4 < furthest <= FURTHEST_MAX
         check(right, "relative_attention_max_distance", furthest, far)
         table = self.table(name)
-        if len(table) != buckets:
-            raise CheckpointError(f"{name} has {len(table)} rows: there must be {buckets}")
+        check(len(table) == buckets, f"the number of rows of {name}", len(table), f"{buckets}")
         return {BIAS: bucketed(table, tokens, furthest)}
 
     def difference(self) -> str:
@@ -199,11 +192,8 @@ def labels_of(config: Config, classifier: Floats) -> tuple[str, ...]:
     names = config.get("id2label") or {i: f"LABEL_{i}" for i in outputs}
     check(isinstance(names, dict), "id2label", names, 'as in {"0": "negative", "1": "positive"}')
     wrong = {i for i in names if not str(names[i] or "").strip()} | (set(names) ^ set(outputs))
-    if wrong:
-        raise CheckpointError(
-            f"{CONFIG}: id2label must have a name for each of the {len(outputs)} outputs of "
-            f"classifier and no other: see {', '.join(sorted(wrong)[:3])}"
-        )
+    every = f"a name for each of the {len(outputs)} outputs of classifier and no other"
+    check(not wrong, "id2label", {i: names.get(i) for i in sorted(wrong)[:3]}, every)
     count = config.get("num_labels")
     check(count in (None, len(outputs)), "num_labels", count, f"{len(outputs)}, or left out")
     labels, others = tuple(str(names[i]) for i in outputs), config.get("label2id")

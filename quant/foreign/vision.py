@@ -49,8 +49,8 @@ def _front(reading: Reading, arrays: Arrays, fields: dict[str, Any]) -> None:
 
     def rows(name: str) -> Floats:
         tensor = tensors.take(name)
-        if tensor.shape[-1:] != (hidden,):
-            raise CheckpointError(f"{name} has shape {tensor.shape}: rows of {hidden} are needed")
+        right = tensor.shape[-1:] == (hidden,)
+        check(right, f"the shape of {name}", tensor.shape, f"rows of {hidden}, hidden_size")
         return tensor.reshape(-1, hidden)
 
     names = [name for name in _ROWS if f"{inside}{name}" in tensors]
@@ -64,8 +64,7 @@ def _front(reading: Reading, arrays: Arrays, fields: dict[str, Any]) -> None:
     patches = tensors.place(inside, "patch_embeddings.projection|patch_embedding")
     weight, size = tensors.take(f"{patches}.weight"), _pair(config, "image_size")
     wanted = (hidden, integer(config, "num_channels"), *_pair(config, "patch_size"))
-    if weight.shape != wanted:
-        raise CheckpointError(f"{patches}.weight has shape {weight.shape}: {wanted} is needed")
+    check(weight.shape == wanted, f"the shape of {patches}.weight", weight.shape, str(wanted))
     options, made = front_end.read(reading.layout.encoder, weight.shape[1], size)
     same = f"that of the images of {front_end.PREPROCESSOR}, {made}"
     check(dino or made == size, "image_size", size, same)
@@ -97,7 +96,8 @@ def _front(reading: Reading, arrays: Arrays, fields: dict[str, Any]) -> None:
     shifts = (f"layer.{i}.{x}.bias" for i in range(fields["layers"]) for x in "qkv")
     bias = any(arrays[name].any() for name in shifts)
     check(config["qkv_bias"] is not False or not bias, "qkv_bias", False, "true, as the weights")
-    if tensors.drop(f"{reading.prefix}head.") and reading.embeds:
+    embeds = reading.family.heads[reading.kind].task == EMBEDDING
+    if tensors.drop(f"{reading.prefix}head.") and embeds:
         reading.notes.append("the mean of the patches takes the place of the pooling by attention")
         if reading.kind == "VisionModel" and reading.asked != EMBEDDING:
             raise CheckpointError(

@@ -91,7 +91,7 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        *(({"id2label": names}, "id2label must .* 3 outputs of classifier .*see ") for names in (
+        *(({"id2label": names}, "id2label is .* 3 outputs of classifier") for names in (
             {"0": "a"}, {"0": "a", "1": "b", "3": "c"}, dict.fromkeys("0312", "a"),
             {"0": "a", "1": None, "2": "b"}, {"0": "a", "1": "b", "2": " "})),
         ({"id2label": {"0": "a", "1": "b", "2": "a"}}, "the labels 'a' and 'a' are one name"),
@@ -111,7 +111,7 @@ def test_refuses_tensors(tmp_path: Path) -> None:
     cases: list[tuple[str, dict, str]] = [
         ("type", {"classifier.bias": np.zeros(3, np.int8)}, "classifier.bias has type I8: weights"),
         ("nan", {"classifier.bias": np.full(3, np.inf, np.float32)}, "head.1.bias holds a value"),
-        ("flat", {"classifier.weight": np.zeros(3, np.float32)}, "classifier has shapes .3,. and"),
+        ("flat", {"classifier.weight": np.zeros(3, np.float32)}, "the shape of classifier is"),
     ]
     for name, change, message in cases:
         with pytest.raises(CheckpointError, match=message):

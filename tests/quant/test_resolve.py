@@ -159,13 +159,6 @@ def test_a_library_that_panics_is_one_line(tmp_path: Path) -> None:
         TextTokenizer(folder)
 
 
-def test_byte_pairs_without_their_merges_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "vocab.json").write_text('{"<unk>": 0, "<s>": 1, "</s>": 2, "<pad>": 3, "a": 4}')
-    (tmp_path / "config.json").write_text('{"model_type": "roberta"}')
-    with pytest.raises(CheckpointError, match=r"cannot read the tokenizer .*merges"):
-        TextTokenizer(tmp_path)
-
-
 @pytest.mark.parametrize("version", ["tokenizer.4.0.0.json", "tokenizer.json"])
 def test_a_tokenizer_for_a_version_of_the_library(version: str, tmp_path: Path) -> None:
     """tokenizer_config.json may name another file than tokenizer.json."""
