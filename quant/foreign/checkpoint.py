@@ -17,7 +17,7 @@ from typing import Any
 from cli.options import MODEL
 
 import numpy as np
-from safetensors import SafetensorError, deserialize
+from safetensors import deserialize
 
 from golden.model import TOKENS_MAX
 from quant.foreign import config as options
@@ -27,6 +27,7 @@ from quant.foreign.resolve import Resolved
 from quant.foreign.sentence import Layout
 from quant.foreign.tensors import Tensors
 from quant.foreign.tokenizer import TextTokenizer
+from quant.images.files import saying
 from quant.images.front import PROCESSORS, Front
 from quant.model import position_bias
 from quant.model.spec import (
@@ -256,12 +257,8 @@ def _tensors(file: Path) -> Iterator[tuple[str, Floats]]:
         raise CheckpointError(
             f"{file} is a pointer of Git LFS, not the weights: run `git lfs pull` in its folder"
         )
-    try:
+    with saying(CheckpointError, f"{file} is not a valid safetensors file", "copy it again"):
         entries = deserialize(data)
-    except SafetensorError as error:
-        raise CheckpointError(
-            f"{file} is not a valid safetensors file ({error}): copy it again"
-        ) from None
     del data
     while entries:
         name, entry = entries.pop(0)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from quant.images.files import saying
 from quant.model.spec import CheckpointError
 
 CONFIG = "config.json"
@@ -79,14 +80,9 @@ class Options(dict[str, Any]):
         if self.family.startswith("bert2rtl-"):
             return
         given = {name: x for name, x in self.given.items() if name not in ("model_type", *HEAD)}
-        try:
+        advice = "give what the class takes there, or leave the option out"
+        with saying(CheckpointError, f"{self.file}: transformers cannot read it", advice):
             found = self.made(**given).to_dict()
-        except Exception as error:  # whatever the class has against the values
-            said = " ".join(str(error).split())[:200].rstrip(".:")
-            raise CheckpointError(
-                f"{self.file}: transformers cannot read it ({said}): give what the class takes "
-                "there, or leave the option out"
-            ) from None
         self.update({name: x for name, x in found.items() if name not in HEAD})
 
 

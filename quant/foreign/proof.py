@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from quant.foreign.checkpoint import Checkpoint, Twin, load, weight_files
 from quant.foreign.config import Options
+from quant.images.files import saying
 from quant.model import float_model
 from quant.model.float_model import Doubles
 from quant.model.spec import CheckpointError, EncoderSpec
@@ -157,7 +158,8 @@ def _model(twin: Twin) -> Any:
     options = twin.options
     given = {n: x for n, x in options.given.items() if n not in ("model_type", "auto_map")}
     transformers.utils.logging.disable_progress_bar()
-    try:
+    what = f"{twin.folder}: transformers cannot load its own {twin.name}"
+    with saying(CheckpointError, what, "nothing can be compared"):
         kind = getattr(transformers, twin.name)
         if kind.config_class.model_type == options.family:
             config = options.made(**given)
@@ -170,13 +172,7 @@ def _model(twin: Twin) -> Any:
             dtype=torch.float64,
             attn_implementation="eager",
         )
-    except Exception as error:  # whatever the library has against the folder
-        said = " ".join(str(error).split())[:300]
-        raise CheckpointError(
-            f"{twin.folder}: transformers cannot load its own {twin.name} ({said})"
-        ) from None
-    finally:
-        transformers.utils.logging.enable_progress_bar()
+    transformers.utils.logging.enable_progress_bar()
     return model.eval()
 
 

@@ -74,14 +74,10 @@ def _read(directory: Path, found: list[bytes]) -> Layout:
     scores = settings.get("model_type") == "CrossEncoder"
     kinds = [str(module.get("type")) for module in modules]
     kinds = [kind.split(".")[-1] if kind.startswith(_PACKAGE) else kind for kind in kinds]
-    if len({str(module.get("name")) for module in modules}) < len(modules) or (
-        kinds not in ([_MODULES[:1]] if scores else [_MODULES[:2], _MODULES])
-    ):
-        raise CheckpointError(
-            f"{file}: the modules are {', '.join(kinds)}: only Transformer, Pooling and Normalize "
-            "of sentence_transformers, in that order and of different names, or of a CrossEncoder "
-            "Transformer alone"
-        )
+    several = len({str(module.get("name")) for module in modules}) == len(modules)
+    right = several and kinds in ([_MODULES[:1]] if scores else [_MODULES[:2], _MODULES])
+    order = f"of {', '.join(_MODULES)} of sentence_transformers, of different names, in that order"
+    check(right, "the list of modules", kinds, order, file)
     encoder, *others = (_folder(file, module) for module in modules)
     tokens, lower = _length(encoder, scores, found)
     prompts = settings.get("prompts") or {}

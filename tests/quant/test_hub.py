@@ -68,8 +68,8 @@ def test_a_hub_that_cannot_be_reached_is_one_line(kind, monkeypatch, capsys, tmp
     out = tmp_path / "out"
     assert calibrate.main(["--model", "hub:owner/name", "--out", str(out)]) == 2
     assert capsys.readouterr().err == (
-        "error: hub:owner/name could not be fetched from the hub (Cannot reach it): check the name "
-        "and the network, or give the directory of a copy\n"
+        "error: hub:owner/name could not be fetched from the hub (Cannot reach it: many more "
+        "words): check the name and the network, or give the directory of a copy\n"
     )
     assert not out.exists()
 

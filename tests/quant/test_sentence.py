@@ -94,8 +94,8 @@ def test_the_hash_is_of_what_the_folder_says_too(tmp_path: Path) -> None:
 
 FORWARD = {"method": "forward", "method_output_name": STATE}
 REFUSED: list[tuple[str, dict[str, Any]]] = [
-    ("modules.json: the modules are", {"modules": ["Transformer", "Pooling", "Dense"]}),
-    ("modules.json: the modules are", {"modules": ["Transformer"]}),
+    ("modules.json: the list of modules is", {"modules": ["Transformer", "Pooling", "Dense"]}),
+    ("modules.json: the list of modules is", {"modules": ["Transformer"]}),
     *(("1_Pooling/config.json: the pooling is", {"pooling": one}) for one in (
         {"pooling_mode_max_tokens": True}, CLS | {"pooling_mode_mean_tokens": True}, {},
         {"pooling_mode": 3})),
@@ -139,7 +139,7 @@ def test_two_modules_of_one_name_are_refused(tmp_path: Path) -> None:
     modules = json.loads(file.read_text())
     modules[2]["name"] = "1"
     file.write_text(json.dumps(modules))
-    with pytest.raises(CheckpointError, match="in that order and of different names"):
+    with pytest.raises(CheckpointError, match="of different names, in that order"):
         load(tmp_path)
 
 
