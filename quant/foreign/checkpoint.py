@@ -7,17 +7,17 @@ neither.
 """
 
 import hashlib
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from cli.options import MODEL
 
 import numpy as np
-from safetensors import SafetensorError, deserialize
+from safetensors import deserialize
 
 from golden.model import TOKENS_MAX
 from quant.foreign import config as options
@@ -27,20 +27,16 @@ from quant.foreign.resolve import Resolved
 from quant.foreign.sentence import Layout
 from quant.foreign.tensors import Tensors
 from quant.foreign.tokenizer import TextTokenizer
-from quant.foreign.transformer import OWN, transformer
+from quant.images.files import saying
 from quant.images.front import PROCESSORS, Front
 from quant.model import position_bias
 from quant.model.spec import (
-    FILES,
-    IMAGES,
     QUESTION_ANSWERING,
     TEXT_SIDE,
-    TEXTS,
     Arrays,
     CheckpointError,
     EncoderSpec,
     Floats,
-    check_arrays,
 )
 
 DEFAULT_MODEL = MODEL
@@ -50,12 +46,9 @@ INDEX = f"{WEIGHTS}.index.json"
 """The one file of the weights, or the list of several, as `transformers` looks for them."""
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
-_WRAPPERS = {"module.": "module", "_orig_mod.": "_orig_mod", "base_model.model.": "base_model"}
-"""What DataParallel, torch.compile and peft put before the names of a model's tensors."""
 _BUFFERS = ("position_ids", "token_type_ids")
 """Tensors of old checkpoints that hold no weights."""
 _POINTER = b"version https://git-lfs"
-_PIECE = 1 << 20  # bytes of a file that are hashed at a time
 
 
 @dataclass(frozen=True)
@@ -97,14 +90,6 @@ def fingerprint(directory: str | Path) -> str:
     return _fingerprint(_layout(Path(directory)))
 
 
-def inputs_of(directory: Path) -> str:
-    """What a checkpoint reads, as EncoderSpec.inputs, by its config alone; errors as load."""
-    config = options.read(_layout(directory).encoder / options.CONFIG)
-    if config.get("rows") is True:
-        return FILES
-    return IMAGES if config["model_type"] in vision.FAMILIES else TEXTS
-
-
 def load(
     directory: str | Path, task: str | None = None, resolved: Resolved | None = None
 ) -> Checkpoint:
@@ -121,88 +106,59 @@ def load(
     side = options.TEXT_SIDE if task == TEXT_SIDE else options.IMAGE_SIDE
     raw = options.read(config_file, side)
     name = raw["model_type"]
-    family = layouts.FAMILIES.get(name)
-    config = options.Options(config_file, raw, family.renamed if family else None)
+    family = layouts.FAMILIES.get(name) or vision.FAMILIES.get(name)
+    config = Options(config_file, raw, family.renamed if family else None)
     source = Tensors(_weights(layout.encoder))
-    front, twin = None, ""
     try:
-        if name in vision.FAMILIES:
-            spec, arrays, notes, front, twin = vision.load(config, source, layout, task)
-        elif name == OWN:
-            asked = task or layout.task
-            spec, arrays = transformer(raw, source, asked)
-            if asked not in (None, spec.task):
-                raise CheckpointError(f"{name} of the task {spec.task} cannot be asked for {asked}")
-            notes = []
-        elif family:
-            if resolved is None:
-                config.complete()
-            own = None if task == TEXT_SIDE else task
-            spec, arrays, notes, twin = layouts.load(family, config, source, layout, own)
-        else:
-            raise CheckpointError(_no_family(name, source))
-        check_arrays(spec, arrays)
+        if family is None:
+            longest = max(source.names, key=len, default="the weights")
+            why = f"no row of quant/foreign/layouts.py says where {longest} stands"
+            can = ", ".join([*layouts.FAMILIES, *vision.FAMILIES])
+            raise CheckpointError(
+                f"model_type {name!r} cannot run: {source.difference() or why}; {can} can, and "
+                "docs/extending.md shows how to add a family"
+            )
+        if resolved is None and name in layouts.FAMILIES:
+            config.complete()
+        asked = None if task == TEXT_SIDE else task
+        spec, arrays, notes, kind, front = layouts.load(family, config, source, layout, asked)
         source.refuse_rest()
-    except CheckpointError as error:
-        said = str(error)
-        raise CheckpointError(said if str(directory) in said else f"{directory}: {said}") from None
     except ValueError as error:
-        raise CheckpointError(f"{config_file}: {error}") from None
-    made = Twin(twin, layout.encoder, config) if twin else None
+        named = isinstance(error, CheckpointError)
+        place = "" if str(directory) in str(error) else directory if named else config_file
+        raise CheckpointError(f"{place}: {error}" if place else str(error)) from None
+    twin, notes = Twin(kind, layout.encoder, config) if kind else None, [*layout.notes, *notes]
+    found = _fingerprint(layout)
+    loaded = Checkpoint(spec, arrays, directory, found, None, task, tuple(notes), front, twin)
     if front is not None or spec.rows:
-        found, noted = _fingerprint(layout), (*layout.notes, *notes)
-        return Checkpoint(spec, arrays, directory, found, None, task, noted, front, made)
-    if resolved is None:
-        resolved = resolve.resolve(layout.encoder, layout.tokens, layout.lower)
-    spec, arrays, cut = _cut(spec, arrays, resolved)
-    tokenizer = TextTokenizer(resolved)
-    if tokenizer.rows > spec.vocabulary:
-        raise CheckpointError(
-            f"{directory}: the tokenizer has ids up to {tokenizer.rows - 1}, and the embedding "
-            f"{spec.vocabulary} rows: one of the two is of another model"
-        )
-    last = resolved.special.get("eos")
-    if spec.end is not None and last != spec.end:
-        raise CheckpointError(
-            f"{directory}: the head reads the token {spec.end} (eos_token_id of config.json), and "
-            f"the tokenizer ends a text with {last}: one of the two is of another model"
-        )
+        return loaded
+    resolved = resolved or resolve.resolve(layout.encoder, layout.tokens, layout.lower)
+    return _of_texts(loaded, resolved)
+
+
+def _of_texts(loaded: Checkpoint, resolved: Resolved) -> Checkpoint:
+    """With its tokenizer, to whose longest text its positions are cut.
+
+    Raises CheckpointError where the two do not fit.
+    """
+    spec, arrays, cut = _cut(loaded.spec, loaded.arrays, resolved)
+    tokenizer, last = TextTokenizer(resolved), resolved.special.get("eos")
     least = tokenizer.least(pair=spec.task == QUESTION_ANSWERING)
-    if spec.max_tokens < least:
-        raise CheckpointError(
-            f"{directory}: the longest text has {spec.max_tokens} tokens, by its tokenizer, its "
-            f"max_seq_length or its positions: with special tokens it must have {least} or more"
-        )
-    return Checkpoint(
-        spec=spec,
-        arrays=arrays,
-        directory=directory,
-        sha256=_fingerprint(layout),
-        resolved=resolved,
-        asked=task,
-        notes=(*layout.notes, *notes, *cut),
-        twin=made,
-    )
-
-
-def _no_family(name: str, source: Tensors) -> str:
-    """Why a model_type without a row cannot run, by what its tensors or its class show."""
-    from transformers.models.auto import modeling_auto as known
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
-
-    words = name in known.MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    if name not in CONFIG_MAPPING_NAMES:
-        why = "transformers has no class for it, and remote code is never run"
-    elif shown := source.difference():
-        why = shown
-    elif name in known.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not words:
-        why = "transformers has it as a decoder, which predicts the next word"
-    else:
-        why = f"no row of quant/foreign/layouts.py says where {max(source.names, key=len)} stands"
-    return (
-        f"model_type {name!r} cannot run: {why}; {', '.join(layouts.FAMILIES)} and "
-        f"{', '.join(vision.FAMILIES)} can, and docs/extending.md shows how to add a family"
-    )
+    for right, why in (
+        (tokenizer.rows <= spec.vocabulary,
+         f"the tokenizer has ids up to {tokenizer.rows - 1}, and the embedding {spec.vocabulary} "
+         "rows: one of the two is of another model"),
+        (spec.end in (None, last),
+         f"the head reads the token {spec.end} (eos_token_id of config.json), and the tokenizer "
+         f"ends a text with {last}: one of the two is of another model"),
+        (spec.max_tokens >= least,
+         f"the longest text has {spec.max_tokens} tokens, by its tokenizer, its max_seq_length or "
+         f"its positions: with special tokens it must have {least} or more"),
+    ):  # fmt: skip
+        if not right:
+            raise CheckpointError(f"{loaded.directory}: {why}")
+    notes = (*loaded.notes, *cut)
+    return replace(loaded, spec=spec, arrays=arrays, resolved=resolved, notes=notes)
 
 
 def say(checkpoint: Checkpoint) -> None:
@@ -230,17 +186,13 @@ def _fingerprint(layout: Layout) -> str:
 
 
 @lru_cache(maxsize=8)
-def _digest(content: bytes, files: tuple[tuple[Path, int, int, int], ...]) -> str:
+def _digest(settings: bytes, files: tuple[tuple[Path, int, int, int], ...]) -> str:
     """SHA-256 of files, kept as long as size, time and inode of each say that none has changed."""
-    digest = hashlib.sha256(content)
+    digest = hashlib.sha256(settings)
     for file, size, *_ in files:
         digest.update(f"{file.name} {size} ".encode())
-        try:
-            with file.open("rb") as data:
-                while piece := data.read(_PIECE):
-                    digest.update(piece)
-        except OSError as error:
-            raise _unreadable(file, error) from None
+        with file.open("rb") as data:
+            hashlib.file_digest(data, lambda: digest)
     return digest.hexdigest()
 
 
@@ -266,37 +218,26 @@ def _cut(
     return replace(spec, positions=rows), arrays | kept, notes
 
 
-def _bytes(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise _unreadable(file, error) from None
-
-
-def _unreadable(file: Path, error: OSError) -> CheckpointError:
-    return CheckpointError(f"cannot read {file}: {error.strerror}")
-
-
 def weight_files(directory: Path) -> list[Path]:
     """model.safetensors, else what its index lists, else the one file that there is."""
-    if (directory / "adapter_config.json").is_file():
-        raise CheckpointError(f"{directory}: {options.instead(directory)}")
-    if (directory / WEIGHTS).is_file():
-        return [directory / WEIGHTS]
-    if (directory / INDEX).is_file():
-        return _shards(directory / INDEX)
+    adapter, index = directory / "adapter_config.json", directory / INDEX
     files = sorted(file for file in directory.glob("*.safetensors") if file.name[0] != ".")
-    if len(files) == 1 and not files[0].name.startswith("adapter"):
-        return files
-    if files and not files[0].name.startswith("adapter"):
+    whole = [file for file in files if file.name == WEIGHTS]
+    if adapter.is_file() or (files and files[0].name.startswith("adapter")) or not files:
+        there = options.instead(directory)
         raise CheckpointError(
-            f"{directory} has several weight files ({', '.join(file.name for file in files)}) and "
-            f"neither {WEIGHTS} nor {INDEX}: it must be clear which are meant"
+            f"{directory} has no *.safetensors file with the weights{there and f': {there}'}"
         )
-    there = options.instead(directory)
-    raise CheckpointError(
-        f"{directory} has no *.safetensors file with the weights{there and f': {there}'}"
-    )
+    if whole or (len(files) == 1 and not index.is_file()):
+        return whole or files
+    shards: Any = options.json_object(index).get("weight_map") if index.is_file() else None
+    listed = sorted({str(name) for name in shards.values()}) if isinstance(shards, dict) else []
+    names = [file.name for file in files]
+    if not listed or not set(listed) <= set(names):
+        raise CheckpointError(
+            f"{index} must say which of {', '.join(names)} are meant, and does of {listed}: copy it"
+        )
+    return [directory / name for name in listed]
 
 
 def _weights(directory: Path) -> dict[str, Floats]:
@@ -306,40 +247,18 @@ def _weights(directory: Path) -> dict[str, Floats]:
             if name in tensors:
                 raise CheckpointError(f"{file}: {name} is also in another weight file")
             tensors[name] = tensor
-    for prefix, inside in _WRAPPERS.items():
-        if any(name.startswith(prefix) for name in tensors):
-            raise CheckpointError(
-                f"{directory}: the tensors are called {prefix}...: a wrapper is about the model: "
-                f"save model.{inside}, of peft model.merge_and_unload(), by save_pretrained"
-            )
     return tensors
-
-
-def _shards(index: Path) -> list[Path]:
-    try:
-        names = sorted(set(json.loads(_bytes(index))["weight_map"].values()))
-        files = [index.parent / str(name) for name in names]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise CheckpointError(f"{index} lists no weight files: copy it again") from None
-    for file in files:
-        if file.name != str(file.relative_to(index.parent)) or not file.is_file():
-            raise CheckpointError(f"{index} lists {file.name}, which is not beside it")
-    return files
 
 
 def _tensors(file: Path) -> Iterator[tuple[str, Floats]]:
     """Each is freed as it was read when the next one is asked for: a table may be most of it."""
-    data = _bytes(file)
+    data = options.content(file)
     if data.startswith(_POINTER):
         raise CheckpointError(
             f"{file} is a pointer of Git LFS, not the weights: run `git lfs pull` in its folder"
         )
-    try:
+    with saying(CheckpointError, f"{file} is not a valid safetensors file", "copy it again"):
         entries = deserialize(data)
-    except SafetensorError as error:
-        raise CheckpointError(
-            f"{file} is not a valid safetensors file ({error}): copy it again"
-        ) from None
     del data
     while entries:
         name, entry = entries.pop(0)

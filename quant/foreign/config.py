@@ -9,26 +9,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from quant.images.files import saying
 from quant.model.spec import CheckpointError
 
 CONFIG = "config.json"
 IMAGE_SIDE, TEXT_SIDE = "vision", "text"
 HEAD = ("architectures", "id2label", "label2id", "num_labels", "problem_type")
 
-_FOLD = "(merge_and_unload in peft), save that, and give its folder"
-_ORIGINAL = "give the checkpoint that it was made from, with its *.safetensors"
 _INSTEAD = {
-    "adapter*.safetensors": f"an adapter: fold it into its model {_FOLD}",
-    "*.gguf": f"GGUF, the weights of llama.cpp: {_ORIGINAL}",
-    "*.onnx": f"ONNX, a graph with its weights: {_ORIGINAL}",
-    "onnx/*.onnx": f"ONNX, a graph with its weights: {_ORIGINAL}",
-    "*.h5": f"the weights of TensorFlow: {_ORIGINAL}",
-    "*.ckpt*": f"the weights of TensorFlow or Lightning: {_ORIGINAL}",
-    "*.msgpack": f"the weights of Flax: {_ORIGINAL}",
-    "*.tflite": f"a TensorFlow Lite model: {_ORIGINAL}",
+    "adapter*": "an adapter: fold it into its model (merge_and_unload in peft) and save that",
+    **dict.fromkeys(("*.bin", "*.pt", "*.pth"), "a pickle, which can run code when it is loaded"),
+    "*.gguf": "GGUF, the weights of llama.cpp",
+    **dict.fromkeys(("*.onnx", "onnx/*.onnx"), "ONNX, a graph with its weights"),
+    **dict.fromkeys(("*.h5", "*.tflite"), "the weights of TensorFlow"),
+    "*.ckpt*": "the weights of TensorFlow or Lightning",
+    "*.msgpack": "the weights of Flax",
 }
 """Patterns of files that a folder may hold in place of readable weights."""
-_PICKLES = ("*.bin", "*.pt", "*.pth")
+
+
+def check(right: object, name: str, value: object, allowed: str, file: object = CONFIG) -> None:
+    """Raises CheckpointError, which names an option, its value and what is allowed, if not right"""
+    if not right:
+        raise CheckpointError(f"{file}: {name} is {value!r}: it must be {allowed}")
 
 
 class Options(dict[str, Any]):
@@ -42,10 +45,9 @@ class Options(dict[str, Any]):
         self, file: Path, given: Mapping[str, Any], renamed: Mapping[str, str] | None = None
     ) -> None:
         names = renamed or {}
-        if twice := [name for name in names if name in given and names[name] in given]:
-            raise CheckpointError(
-                f"{file}: {twice[0]} and {names[twice[0]]} are one option: leave one of them out"
-            )
+        for old, new in names.items():
+            if old in given and new in given:
+                raise CheckpointError(f"{file}: {old} and {new} are one option: leave one of both")
         self.file, self.family = file, str(given["model_type"])
         self.given = {names.get(name, name): value for name, value in given.items()}
         self.seen: set[str] = {"model_type", *HEAD}
@@ -74,44 +76,28 @@ class Options(dict[str, Any]):
         return CONFIG_MAPPING[self.family](**given)
 
     def complete(self) -> None:
-        """Fill in the class's own values, as the class reads the file.
-
-        Raises CheckpointError for a value that the class does not take.
-        """
+        """Fill in the class's own values; CheckpointError for one that the class does not take."""
         if self.family.startswith("bert2rtl-"):
             return
         given = {name: x for name, x in self.given.items() if name not in ("model_type", *HEAD)}
-        try:
+        advice = "give what the class takes there, or leave the option out"
+        with saying(CheckpointError, f"{self.file}: transformers cannot read it", advice):
             found = self.made(**given).to_dict()
-        except Exception as error:  # whatever the class has against the values
-            said = " ".join(str(error).split())
-            raise CheckpointError(
-                f"{self.file}: transformers cannot read it ({said[:200].rstrip('.:')}): give what "
-                "the class takes there, or leave the option out"
-            ) from None
         self.update({name: x for name, x in found.items() if name not in HEAD})
 
 
 def instead(folder: Path) -> str:
     """What lies in the folder in place of a checkpoint, and what to do; "" if nothing is known."""
-    if (file := folder / "adapter_config.json").is_file():
-        base = json_object(file).get("base_model_name_or_path")
-        model = f"its model, {base}," if isinstance(base, str) and base else "its model"
-        return f"{file.name} says that the folder holds an adapter: fold it into {model} {_FOLD}"
     for pattern, what in _INSTEAD.items():
         if files := sorted(folder.glob(pattern)):
-            return f"{files[0].name} is {what}"
-    if pickles := sorted(file for pattern in _PICKLES for file in folder.glob(pattern)):
-        return (
-            f"it has weights only as a pickle ({pickles[0].name}), which can run code when loaded "
-            f"and is never read: save the model with safe_serialization=True"
-        )
+            return f"{files[0].name} is {what}: give a checkpoint with *.safetensors"
     return ""
 
 
 def read(file: Path, side: str = IMAGE_SIDE) -> dict[str, Any]:
-    """The options in `file`, of a whole model of images and texts those of one side.
+    """The options in `file`, of a whole model of images and texts those of one side and its head.
 
+    Old files of CLIP also have `vision_config_dict` and `text_config_dict`, which take precedence.
     Raises CheckpointError for a file that is no JSON object or names no model_type.
     """
     if not file.is_file():
@@ -119,47 +105,37 @@ def read(file: Path, side: str = IMAGE_SIDE) -> dict[str, Any]:
         raise CheckpointError(f"{file.parent} has no {CONFIG}: {there}")
     raw = json_object(file)
     family = raw.get("model_type")
-    if not isinstance(family, str):
-        raise CheckpointError(f"{file}: model_type is {family!r}: it must name the family")
-    if any(f"{name}_config{old}" in raw for name in ("text", "vision") for old in ("", "_dict")):
-        return _side(file, raw, f"{family}_{side}_model", side)
-    if side == TEXT_SIDE:
-        raise CheckpointError(
-            f"{file}: model_type {family!r} is no whole model of images and texts, of which one "
-            "side could be asked for: leave that out"
-        )
-    return raw
-
-
-def _side(file: Path, raw: dict[str, Any], wanted: str, side: str) -> dict[str, Any]:
-    """The options of one side, with those of its head.
-
-    Old files of CLIP also have `vision_config_dict` and `text_config_dict`, which take precedence.
-    """
-    name = f"{side}_config"
-    sides = [raw.get(key) or {} for key in (name, f"{name}_dict")]
-    if not all(isinstance(found, dict) for found in sides):
-        raise CheckpointError(f"{file}: {name} must hold the options of one side")
-    found, older = sides
+    check(isinstance(family, str), "model_type", family, "the name of a family", file)
+    if not any(f"{one}_config{old}" in raw for one in ("text", "vision") for old in ("", "_dict")):
+        whole = "that of a whole model of images and texts where one side is asked for"
+        check(side != TEXT_SIDE, "model_type", family, whole, file)
+        return raw
+    name, wanted = f"{side}_config", f"{family}_{side}_model"
+    found, older = (raw.get(key) or {} for key in (name, f"{name}_dict"))
+    sound = isinstance(found, dict) and isinstance(older, dict)
+    check(sound, name, found, "the options of one side", file)
     if older:
         found = Options(file, {"model_type": wanted}).made().to_dict() | older
-    if found.get("model_type", wanted) != wanted:
-        raise CheckpointError(
-            f"{file}: model_type in {name} is {found['model_type']!r}: it must be {wanted!r}, as "
-            f"{raw['model_type']} has it"
-        )
+    kind = found.get("model_type", wanted)
+    check(kind == wanted, f"model_type in {name}", kind, f"{wanted!r}, as {family} has it", file)
     head = {name: raw[name] for name in HEAD if name in raw}
-    return (
-        {name: x for name, x in found.items() if name not in HEAD} | head | {"model_type": wanted}
-    )
+    own = {name: value for name, value in found.items() if name not in HEAD}
+    return own | head | {"model_type": wanted}
+
+
+def content(file: Path) -> bytes:
+    """The bytes of a file; CheckpointError where it cannot be read."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"cannot read {file}: {error.strerror}") from None
 
 
 def json_value(file: Path) -> Any:
     """The content of a JSON file; CheckpointError where it cannot be read."""
+    data = content(file)
     try:
-        return json.loads(file.read_bytes().decode())
-    except OSError as error:
-        raise CheckpointError(f"cannot read {file}: {error.strerror}") from None
+        return json.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file} is not JSON: {error}") from None
 

@@ -10,6 +10,7 @@ from cli.machine import BUILD
 
 from quant.foreign.resolve import FILES
 from quant.foreign.sentence import LENGTHS, MODULES, SETTINGS
+from quant.images.files import saying
 from quant.images.front import PROCESSORS
 from quant.model.spec import CheckpointError
 
@@ -40,17 +41,12 @@ def local(model: Path) -> Path:
         )
     from huggingface_hub import snapshot_download
 
-    try:
-        repo, revision = match.groups()
+    repo, revision = match.groups()
+    advice = "check the name and the network, or give the directory of a copy"
+    with saying(CheckpointError, f"{model} could not be fetched from the hub", advice):
         folder = snapshot_download(
             repo, revision=revision, cache_dir=FOLDER, allow_patterns=_WANTED
         )
-    except Exception as error:  # of the library, of what it asks the network with, of the disk
-        (reason, *_) = str(error).strip().splitlines() or [type(error).__name__]
-        raise CheckpointError(
-            f"{model} could not be fetched from the hub ({reason.rstrip('.:')}): check the name "
-            "and the network, or give the directory of a copy"
-        ) from None
     return Path(folder)
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from golden.model import Window
-from quant.foreign.config import Options
+from quant.foreign import transformer
+from quant.foreign.config import Options, check
 from quant.foreign.rope import rope
 from quant.foreign.sentence import Layout
 from quant.foreign.tensors import (
@@ -25,6 +26,7 @@ from quant.foreign.tensors import (
     labels_of,
     number,
 )
+from quant.images.front import Front
 from quant.model.position_bias import BIAS
 from quant.model.rotary import neighbours, shared, tables
 from quant.model.spec import (
@@ -39,15 +41,62 @@ from quant.model.spec import (
     Arrays,
     CheckpointError,
     EncoderSpec,
-    Floats,
+    check_arrays,
 )
 from quant.model.window import CAUSAL
 
-POOLER = "pooler"
+POOLER = "pooler.dense|pooler"
 """Stands for the layer on the first token that belongs to the encoder."""
 MOST = {"layers": 1000, "positions": 1 << 20}
 """Far beyond every model; more would fill the memory before a tensor is missed."""
 TYPES, LOCAL = "layer_types", "sliding_attention"
+BUCKETS = ("relative_attention_num_buckets", "relative_attention_max_distance")
+
+TABLES = {
+    "embedding.token": "embeddings.word_embeddings|embeddings.token_embedding|embed_tokens|"
+                       "embeddings.tok_embeddings|shared|encoder.embed_tokens|embeddings.word|"
+                       "embedding",
+    "embedding.position": "embeddings.position_embeddings|embeddings.position_embedding|"
+                          "embeddings.position",
+    "embedding.type": "embeddings.token_type_embeddings|embeddings.segment",
+    "embedding.task": "embeddings.task_type_embeddings",
+    "embedding.norm": "embeddings.LayerNorm|embeddings.layer_norm|embeddings.norm|emb_ln|"
+                      "pre_layrnorm|embedding_norm",
+    "embedding.projection": "embeddings_project|encoder.embedding_hidden_mapping_in",
+    "final.norm": "final_norm|norm|layernorm|post_layernorm|final_layer_norm|encoder.ln|"
+                  "encoder.norm|encoder.final_layer_norm|encoder.emb_layer_norm_after",
+    BIAS: "relative_attention_bias|encoder.relative_attention_bias|"
+          "encoder.block.0.layer.0.SelfAttention.relative_attention_bias",
+}  # fmt: skip
+"""Our names outside of the layers, and those that tensors have in any family."""
+LAYER = ("encoder.layer.{}|encoder.layers.{}|layers.{}|transformer.layer.{}|encoder.block.{}|"
+         "encoder.albert_layer_groups.{}")  # fmt: skip
+PARTS = {
+    "q k v": "attn.Wqkv|mixer.Wqkv|attention.qkv_proj|qkv|self_attn.in_proj_",
+    **{n[0]: f"attention.self.{n}|attention.{n}|attention.attention.{n}|attention.{n[0]}_lin|"
+             f"attention.{n[0]}_proj|attention.attn.{n[0]}|self_attn.{n[0]}_proj|"
+             f"layer.0.SelfAttention.{n[0]}" for n in ("query", "key", "value")},
+    "o": "attention.output.dense|attention.dense|attention.out_lin|attention.o_proj|attn.out_proj|"
+         "attention.attn.o|self_attn.o_proj|self_attn.out_proj|attn.Wo|mixer.out_proj|"
+         "layer.0.SelfAttention.o|attention",
+    "ffn.up ffn.gate": "mlp.up_gate_proj",
+    "ffn.gate ffn.up": "mlp.Wi",
+    "ffn.gate": "mlp.gate_proj|mlp.fc12|layer.1.DenseReluDense.wi_0|linear_gate",
+    "ffn.up": "intermediate.dense|ffn|ffn.lin1|mlp.fc1|mlp.fc11|mlp.up_proj|linear1|intermediate|"
+              "layer.1.DenseReluDense.wi_1|layer.1.DenseReluDense.wi",
+    "ffn.down": "output.dense|ffn_output|ffn.lin2|mlp.fc2|mlp.down_proj|mlp.Wo|linear2|output|"
+                "layer.1.DenseReluDense.wo",
+    "norm1": "attention.output.LayerNorm|attention.LayerNorm|sa_layer_norm|attention.ln|attn_ln|"
+             "attn_norm|input_layernorm|layer_norm1|layernorm_before|norm1|layer.0.layer_norm|"
+             "attention_norm",
+    "norm2": "output.LayerNorm|LayerNorm|full_layer_layer_norm|output_layer_norm|ln|mlp_ln|"
+             "mlp_norm|post_attention_layernorm|layer_norm2|layernorm_after|norm2|"
+             "layer.1.layer_norm|output_norm",
+}  # fmt: skip
+"""The same below a layer; of "q k v" one tensor has all three."""
+_ALONE = {name.split(".")[0] for names in (*TABLES.values(), LAYER, POOLER, "contact_head",
+          "rotary_embeddings") for name in names.split("|")}  # fmt: skip
+"""What the names of an encoder's tensors begin with where it was saved alone."""
 
 
 @dataclass(frozen=True)
@@ -68,45 +117,33 @@ class Head:
 
 @dataclass(frozen=True)
 class Family:
-    """A family: the names of its classes, tensors and options.
+    """A family: the names of its classes and options.
 
     name: what the names of its classes begin with. prefixes: what the names of the encoder's
-    tensors begin with, unless it was saved alone. heads: by the end of the class's name, in the
-    order in which they are tried where config.json names none.
-    tables, layer, parts: our names to its own, outside of the layers, of layer {}, below it; two of
-    ours share one tensor as "q k". "a|b" are two names of one table. pooler: its layer on the first
-    token.
+    tensors begin with, unless it was saved alone; () of a layout of the project's own. heads: by
+    the end of the class's name, in the order in which they are tried where config.json names none.
     config: fields of EncoderSpec and their options, or functions of all options. fixed: fields that
-    every model has. poolings: what classifier_pooling may be. buckets: options or numbers of the
-    table of relative positions. stack: names of the layers where each is not a tensor's own.
-    adapt: a last change of arrays and fields.
-    beside: beginnings of names of tensors that are left out, with a note. renamed: older names of
-    options. must: options of older code, which nothing follows, by the only value they may have.
+    every model has. learned: whether there is a table of positions. poolings: what
+    classifier_pooling may be. buckets: options or numbers of the table of relative positions.
+    stack: names of the layers where each is not a tensor's own. adapt: a last change of arrays and
+    fields. beside: beginnings of names of tensors that are left out, with a note. renamed: older
+    names of options. must: options of older code, which nothing follows, by the values that they
+    may have.
     """
 
     name: str
     prefixes: tuple[str, ...]
     heads: Mapping[str, Head]
-    tables: Mapping[str, str] = field(default_factory=dict)
-    layer: str = ""
-    parts: Mapping[str, str] = field(default_factory=dict)
-    pooler: str = "pooler.dense"
     config: Mapping[str, str | Callable[[Options], Any]] = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    learned: bool = True
     poolings: Mapping[str, str] = field(default_factory=dict)
-    buckets: tuple[str | int, str | int] = (0, 0)
+    buckets: tuple[str | int, str | int] | None = None
     stack: Callable[[Options, str], list[str]] | None = None
-    adapt: Callable[[Options, Arrays, dict[str, Any]], None] | None = None
+    adapt: Callable[["Reading", Arrays, dict[str, Any]], None] | None = None
     beside: tuple[str, ...] = ()
-    also: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
-    must: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def own(self) -> set[str]:
-        """What the names of an encoder's tensors begin with where it was saved alone."""
-        names = "|".join([*self.tables.values(), self.layer, self.pooler, *self.also])
-        return {name.split(".")[0] for name in names.split("|")}
+    must: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
 
 _CONFIG: dict[str, str | Callable[[Options], Any]] = {
@@ -126,78 +163,61 @@ def _causal(config: Options) -> tuple[Window, ...]:
     """All layers of a decoder are causal, unless is_causal takes that back."""
     decoder, causal = config.said("is_decoder"), config.said("is_causal")
     causal = decoder if causal is None else causal
-    if causal and not decoder:
-        raise CheckpointError(
-            "config.json: layer.0.attention: whether the mask is causal depends, in transformers' "
-            "own class, on padding and on the implementation of attention: take is_causal out, or "
-            "set is_decoder where all layers are causal"
-        )
+    whole = "left out without is_decoder: the mask then depends on padding and implementation"
+    check(decoder or not causal, "is_causal", causal, whole)
     return (CAUSAL,) * integer(config, "num_hidden_layers") if causal else ()
 
 
 def _factorised(config: Options) -> int:
     size, hidden = integer(config, "embedding_size"), integer(config, "hidden_size")
-    if size > hidden:
-        raise CheckpointError(
-            f"embedding.projection: an embedding of {size} channels does not fit the residual "
-            f"stream, whose place it takes until it is projected: at most the hidden size, {hidden}"
-        )
+    check(size <= hidden, "embedding_size", size, f"at most hidden_size, {hidden}, until projected")
     return size
 
 
 def _groups(config: Options) -> int:
-    groups = config["num_key_value_heads"] or config["num_attention_heads"]
-    return 0 if groups == config["num_attention_heads"] else groups
-
-
-def _after_padding(config: Options) -> int:
-    return integer(config, "pad_token_id") + 1
+    """Heads of K and V, 0 for as many as of Q."""
+    name, heads = "num_key_value_heads", integer(config, "num_attention_heads")
+    groups = heads if config.get(name) is None else integer(config, name)
+    right = groups >= 1 and heads % groups == 0
+    check(right, name, groups, f"a divisor of num_attention_heads, {heads}")
+    return 0 if groups == heads else groups
 
 
 def _albert_layers(config: Options, layer: str) -> list[str]:
     """The layers of a group share weights."""
-    layers, groups, inner = (
-        integer(config, name)
-        for name in ("num_hidden_layers", "num_hidden_groups", "inner_group_num")
-    )
-    if not 1 <= groups <= layers or inner < 1:
-        raise CheckpointError(
-            f"config.json: num_hidden_groups is {groups} and inner_group_num {inner}: they must be "
-            f"1 to num_hidden_layers, {layers}, and 1 or more"
-        )
-    names = (layer.format(int(i / (layers / groups))) for i in range(layers))
-    return [f"{name}.albert_layers.{j}" for name in names for j in range(inner)]
+    names = ("num_hidden_layers", "num_hidden_groups", "inner_group_num")
+    layers, groups, inner = (integer(config, name) for name in names)
+    check(1 <= groups <= layers, names[1], groups, f"1 to num_hidden_layers, {layers}")
+    check(inner >= 1, names[2], inner, "1 or more")
+    found = (layer.format(int(i / (layers / groups))) for i in range(layers))
+    return [f"{name}.albert_layers.{j}" for name in found for j in range(inner)]
 
 
 def _windows(config: Options) -> tuple[Window | None, ...]:
     reach, kinds = integer(config, "local_attention") // 2, config[TYPES]
-    local = Window(reach, reach)
-    found = tuple(local if kind == LOCAL else None for kind in kinds)
+    found = tuple(Window(reach, reach) if kind == LOCAL else None for kind in kinds)
     return found if any(found) else ()
 
 
-def _masked(config: Options, arrays: Arrays, fields: dict[str, Any]) -> None:
+def _masked(reading: "Reading", arrays: Arrays, fields: dict[str, Any]) -> None:
     """ESM's token_dropout: training masked 0.15 * 0.8 of the embeddings, and a mask is zero."""
-    if config["token_dropout"]:
-        mask, table = integer(config, "mask_token_id"), arrays["embedding.token"]
-        if not 0 <= mask < len(table):
-            raise CheckpointError(
-                f"config.json: mask_token_id is {mask}: it must be a row of the embedding, 0 to "
-                f"{len(table) - 1}"
-            )
+    if reading.config["token_dropout"]:
+        mask, table = integer(reading.config, "mask_token_id"), arrays["embedding.token"]
+        rows = f"a row of the embedding, 0 to {len(table) - 1}"
+        check(0 <= mask < len(table), "mask_token_id", mask, rows)
         arrays["embedding.token"] = (table * (1 - 0.15 * 0.8)).astype(np.float32)
         arrays["embedding.token"][mask] = 0
         fields["unread"] = mask
 
 
-def _undivided(config: Options, arrays: Arrays, fields: dict[str, Any]) -> None:
+def _undivided(_: "Reading", arrays: Arrays, fields: dict[str, Any]) -> None:
     """T5's scores are not divided by sqrt(d): Q takes that factor."""
     for i in range(fields["layers"]):
         name = f"layer.{i}.q.weight"
         arrays[name] = arrays[name] * np.float32(sqrt(fields["head_size"]))
 
 
-def _task_added(config: Options, arrays: Arrays, fields: dict[str, Any]) -> None:
+def _task_added(_: "Reading", arrays: Arrays, fields: dict[str, Any]) -> None:
     """ERNIE adds the embedding of the task 0 to every token."""
     task = arrays.pop("embedding.task", None)
     if task is not None:
@@ -218,66 +238,28 @@ def _heads(sequence: Head, choice: tuple[str, ...] = (), words: str = "classifie
     }
 
 
-def _parts(q: str, o: str, up: str, down: str, norm1: str, norm2: str, **more: str
-           ) -> dict[str, str]:  # fmt: skip
-    """q: a template with {} for q, k, v; without one a fused projection."""
-    qkv = {n: q.format(n) for n in "qkv"} if "{}" in q else {"q k v": q}
-    rest = {"o": o, "ffn.up": up, "ffn.down": down, "norm1": norm1, "norm2": norm2}
-    return qkv | rest | {f"ffn.{name}": part for name, part in more.items()}
-
-
-def _bert_parts(norm1: str, norm2: str) -> dict[str, str]:
-    names = ("attention.output.dense", "intermediate.dense", "output.dense", norm1, norm2)
-    inputs = {n[0]: f"attention.self.{n}" for n in ("query", "key", "value")}
-    return _parts("{}", *names) | inputs
-
-
 _ON_POOLER, _ON_FIRST = (POOLER, "classifier"), ("classifier.dense", "classifier.out_proj")
 _POOLED = Head(CLASSIFICATION, _ON_POOLER, "tanh")
 _FIRST = Head(CLASSIFICATION, _ON_FIRST, "tanh")
-_TABLES = {
-    "embedding.token": "embeddings.word_embeddings",
-    "embedding.position": "embeddings.position_embeddings",
-    "embedding.type": "embeddings.token_type_embeddings",
-    "embedding.norm": "embeddings.LayerNorm",
-}
-_PARTS = _bert_parts("attention.output.LayerNorm", "output.LayerNorm")
-_NEXT = Head(
+_NEXT = {"ForNextSentencePrediction": Head(
     CLASSIFICATION, (POOLER, "cls.seq_relationship"), "tanh", labels=("is next", "is not next")
-)
-_LAYERS = "encoder.layer.{}"
-_BERT: dict[str, Any] = {
-    "tables": _TABLES, "layer": _LAYERS, "parts": _PARTS, "config": {"windows": _causal},
-}  # fmt: skip
-_ROBERTA: dict[str, Any] = _BERT | {
+)}  # fmt: skip
+_CAUSAL: dict[str, Any] = {"windows": _causal}
+_ROBERTA: dict[str, Any] = {
     "heads": _heads(_FIRST, _ON_POOLER),
-    "config": {"windows": _causal, "position_offset": _after_padding},
-}
-_WITHOUT_TYPES = {name: there for name, there in _TABLES.items() if name != "embedding.type"}
-_ROTARY_TABLES = {
-    "embedding.token": "embeddings.word_embeddings",
-    "embedding.type": "embeddings.token_type_embeddings",
-    "embedding.norm": "emb_ln",
+    "config": _CAUSAL | {"position_offset": lambda config: integer(config, "pad_token_id") + 1},
 }
 _DISTIL = ("pre_classifier", "classifier")
-_CLIP_PARTS = _parts("self_attn.{}_proj", "self_attn.out_proj", "mlp.fc1", "mlp.fc2",
-                     "layer_norm1", "layer_norm2")  # fmt: skip
-_WI = "layer.1.DenseReluDense.wi"
+_SIDE = ("vision_model.", "visual_projection.", "logit_scale")
+_BARE, _PROJECTED = Head(EMBEDDING), Head(EMBEDDING, ("text_projection",))
+_PRE = {"norm": "pre", "embedding_norm": False}
+_GATED = {"rotary": True, "gated": True}
 _T5: dict[str, Any] = {
     "prefixes": ("transformer",),
     "heads": {
         "EncoderModel": Head(EMBEDDING),
         "ForTokenClassification": Head(TOKEN_CLASSIFICATION, ("classifier",)),
     },
-    "tables": {
-        "embedding.token": "shared|encoder.embed_tokens",
-        "final.norm": "encoder.final_layer_norm",
-        BIAS: "encoder.block.0.layer.0.SelfAttention.relative_attention_bias",
-    },
-    "layer": "encoder.block.{}",
-    "parts": {n: f"layer.0.SelfAttention.{n}" for n in "qkvo"}
-    | {"ffn.gate": f"{_WI}_0", "ffn.up": f"{_WI}_1|{_WI}", "ffn.down": "layer.1.DenseReluDense.wo"}
-    | {"norm1": "layer.0.layer_norm", "norm2": "layer.1.layer_norm"},
     "config": {
         "layers": "num_layers",
         "hidden": "d_model",
@@ -289,140 +271,86 @@ _T5: dict[str, Any] = {
         "gated": lambda config: bool(config["is_gated_act"]),
     },
     # The length that it was trained on.
-    "fixed": {"positions": 512, "types": 0, "norm": "pre", "embedding_norm": False}
-    | {"rms_norm": True},
-    "buckets": ("relative_attention_num_buckets", "relative_attention_max_distance"),
+    "fixed": _PRE | {"positions": 512, "types": 0, "rms_norm": True},
+    "learned": False,
+    "buckets": BUCKETS,
     "adapt": _undivided,
     "beside": ("decoder.",),
 }
-_MODERN: dict[str, Any] = {
-    "layers": ("head.dense", "classifier"), "between": "", "norm": "head.norm",
-}  # fmt: skip
+_MODERN: dict[str, Any] = {"layers": ("head.dense", "classifier"), "norm": "head.norm"}
 
 FAMILIES: dict[str, Family] = {
     "albert": Family(
-        "Albert", ("albert",), _heads(_POOLED, _ON_POOLER),
-        _TABLES | {"embedding.projection": "encoder.embedding_hidden_mapping_in"},
-        "encoder.albert_layer_groups.{}",
-        {n[0]: f"attention.{n}" for n in ("query", "key", "value")}
-        | {"o": "attention.dense", "ffn.up": "ffn", "ffn.down": "ffn_output",
-           "norm1": "attention.LayerNorm", "norm2": "full_layer_layer_norm"},
-        "pooler", {"embedding_size": _factorised}, stack=_albert_layers,
+        "Albert", ("albert",), _heads(_POOLED, _ON_POOLER), {"embedding_size": _factorised},
+        stack=_albert_layers,
     ),
-    "bert": Family(
-        "Bert", ("bert",),
-        _heads(_POOLED, _ON_POOLER) | {"ForNextSentencePrediction": _NEXT}, **_BERT
-    ),
+    "bert": Family("Bert", ("bert",), _heads(_POOLED, _ON_POOLER) | _NEXT, _CAUSAL),
     "bert2rtl-fused": Family(
-        "bert2rtl-fused", (), {"": Head(CLASSIFICATION, ("classifier",))},
-        {"embedding.token": "embeddings.word", "embedding.position": "embeddings.position",
-         "embedding.type": "embeddings.segment", "embedding.norm": "embeddings.norm"},
-        "layers.{}",
-        _parts("qkv", "attention", "intermediate", "output", "attention_norm", "output_norm"),
-        beside=("mlm.",),
+        "bert2rtl-fused", (), {"": Head(CLASSIFICATION, ("classifier",))}, beside=("mlm.",)
+    ),
+    transformer.OWN: Family(
+        transformer.OWN, (), {"": Head(CLASSIFICATION, ("classifier",)), "Model": Head(EMBEDDING)},
+        transformer.CONFIG | {"kv_heads": _groups}, {"types": 0}, learned=False, buckets=BUCKETS,
+        adapt=lambda reading, *found: transformer.finish(reading.config, *found),
     ),
     "camembert": Family("Camembert", ("roberta",), **_ROBERTA),
     "chinese_clip_text_model": Family(
-        "ChineseCLIP", ("text_model",),
-        {"TextModel": Head(EMBEDDING), "Model": Head(EMBEDDING, ("text_projection",))},
-        fixed={"pooling": "first"}, beside=("vision_model.", "visual_projection.", "logit_scale"),
-        **_BERT,
+        "ChineseCLIP", ("text_model",), {"TextModel": _BARE, "Model": _PROJECTED}, _CAUSAL,
+        {"pooling": "first"}, beside=_SIDE,
     ),
     "clip_text_model": Family(
         "CLIP", ("text_model",),
-        {
-            "TextModel": Head(EMBEDDING),
-            "TextModelWithProjection": Head(EMBEDDING, ("text_projection",)),
-            "Model": Head(EMBEDDING, ("text_projection",)),
-        },
-        {
-            "embedding.token": "embeddings.token_embedding",
-            "embedding.position": "embeddings.position_embedding",
-            "final.norm": "final_layer_norm",
-        },
-        "encoder.layers.{}", _CLIP_PARTS,
+        {"TextModel": _BARE, "TextModelWithProjection": _PROJECTED, "Model": _PROJECTED},
         # Older files say 2, and mean the largest id of a text.
-        config={"end": lambda c: None if c["eos_token_id"] == 2 else integer(c, "eos_token_id"),
-                "windows": lambda c: (CAUSAL,) * integer(c, "num_hidden_layers")},
-        fixed={"types": 0, "norm": "pre", "embedding_norm": False, "pooling": "last"},
-        beside=("vision_model.", "visual_projection.", "logit_scale"),
+        {"end": lambda c: None if c["eos_token_id"] == 2 else integer(c, "eos_token_id"),
+         "windows": lambda c: (CAUSAL,) * integer(c, "num_hidden_layers")},
+        _PRE | {"types": 0, "pooling": "last"}, beside=_SIDE,
     ),
     "data2vec-text": Family("Data2VecText", ("data2vec_text",), **_ROBERTA),
     "distilbert": Family(
-        "DistilBert", ("distilbert",),
-        _heads(Head(CLASSIFICATION, _DISTIL, "relu"), _DISTIL),
-        _WITHOUT_TYPES, "transformer.layer.{}",
-        _parts("attention.{}_lin", "attention.out_lin", "ffn.lin1", "ffn.lin2", "sa_layer_norm",
-               "output_layer_norm"),
-        config={"layers": "n_layers", "hidden": "dim", "heads": "n_heads", "ffn": "hidden_dim",
-                "activation": "activation"},
-        fixed={"types": 0, "epsilon": 1e-12},
+        "DistilBert", ("distilbert",), _heads(Head(CLASSIFICATION, _DISTIL, "relu"), _DISTIL),
+        {"layers": "n_layers", "hidden": "dim", "heads": "n_heads", "ffn": "hidden_dim",
+         "activation": "activation"},
+        {"types": 0, "epsilon": 1e-12},
     ),
     "electra": Family(
         "Electra", ("electra",), _heads(Head(CLASSIFICATION, _ON_FIRST, "gelu")),
-        _TABLES | {"embedding.projection": "embeddings_project"}, _LAYERS, _PARTS,
-        config={
-            "windows": _causal,
-            "embedding_size": lambda c: _factorised(c) % integer(c, "hidden_size"),
-        },
+        _CAUSAL | {"embedding_size": lambda c: _factorised(c) % integer(c, "hidden_size")},
     ),
     "ernie": Family(
-        "Ernie", ("ernie",), _heads(_POOLED, _ON_POOLER) | {"ForNextSentencePrediction": _NEXT},
-        **_BERT | {"tables": _TABLES | {"embedding.task": "embeddings.task_type_embeddings"}},
-        adapt=_task_added,
+        "Ernie", ("ernie",), _heads(_POOLED, _ON_POOLER) | _NEXT, _CAUSAL, adapt=_task_added
     ),
     "esm": Family(
         "Esm", ("esm",), _heads(_FIRST, answer=False),
         {
-            "embedding.token": "embeddings.word_embeddings",
-            "embedding.position": "embeddings.position_embeddings",
-            "embedding.norm": "embeddings.layer_norm",
-            "final.norm": "encoder.emb_layer_norm_after",
-        },
-        _LAYERS, _bert_parts("attention.LayerNorm", "LayerNorm"),
-        config={
             "embedding_norm": lambda c: bool(c["emb_layer_norm_before"]),
             "rotary": lambda c: c["position_embedding_type"] == "rotary",
             "position_offset": lambda c: (
-                0 if c["position_embedding_type"] == "rotary" else _after_padding(c)
+                0 if c["position_embedding_type"] == "rotary" else integer(c, "pad_token_id") + 1
             ),
         },
-        fixed={"types": 0, "norm": "pre", "activation": "gelu"},
-        adapt=_masked, beside=("contact_head.",), also=("contact_head", "rotary_embeddings"),
-        must={"hidden_act": "gelu", "position_embedding_type": ("rotary", "absolute")},
+        {"types": 0, "norm": "pre", "activation": "gelu"},
+        adapt=_masked, beside=("contact_head.",),
+        must={"hidden_act": ("gelu",), "position_embedding_type": ("rotary", "absolute")},
     ),
     "eurobert": Family(
         "EuroBert", ("model",),
         _heads(Head(CLASSIFICATION, ("dense", "classifier"), "gelu"), answer=False),
-        {"embedding.token": "embed_tokens", "final.norm": "norm"}, "layers.{}",
-        _parts("self_attn.{}_proj", "self_attn.o_proj", "mlp.up_proj", "mlp.down_proj",
-               "input_layernorm", "post_attention_layernorm", gate="mlp.gate_proj"),
-        config={"epsilon": "rms_norm_eps", "kv_heads": _groups},
-        fixed={"types": 0, "rotary": True, "gated": True, "rms_norm": True, "norm": "pre",
-               "embedding_norm": False},
+        {"epsilon": "rms_norm_eps", "kv_heads": _groups},
+        _PRE | _GATED | {"types": 0, "rms_norm": True},
         poolings={"bos": "first", "mean": "mean"},
-        must={"clf_pooling": "late"},  # of its remote code, which calls classifier_pooling so
+        must={"clf_pooling": ("late",)},  # of its remote code, which calls classifier_pooling so
     ),
     "gte": Family(
-        "Gte", ("gte", "new"), _heads(_POOLED, answer=False),
-        _ROTARY_TABLES | {"embedding.norm": "embeddings.LayerNorm"}, _LAYERS,
-        {"q k v": "attention.qkv_proj", "o": "attention.o_proj", "ffn.up ffn.gate":
-         "mlp.up_gate_proj", "ffn.down": "mlp.down_proj", "norm1": "attn_ln", "norm2": "mlp_ln"},
-        fixed={"rotary": True, "gated": True},
-        must={"position_embedding_type": "rope", "layer_norm_type": "layer_norm",
-              "logn_attention_scale": False},
+        "Gte", ("gte", "new"), _heads(_POOLED, answer=False), fixed=_GATED,
+        must={"position_embedding_type": ("rope",), "layer_norm_type": ("layer_norm",),
+              "logn_attention_scale": (False,)},
     ),
     "jina_embeddings_v3": Family(
-        "JinaEmbeddingsV3", ("roberta",), _heads(_FIRST), _ROTARY_TABLES, "encoder.layers.{}",
-        _parts("mixer.Wqkv", "mixer.out_proj", "mlp.fc1", "mlp.fc2", "norm1", "norm2"),
-        fixed={"rotary": True},
+        "JinaEmbeddingsV3", ("roberta",), _heads(_FIRST), fixed={"rotary": True}
     ),
     "megatron-bert": Family(
-        "MegatronBert", ("bert",),
-        _heads(_POOLED, _ON_POOLER) | {"ForNextSentencePrediction": _NEXT},
-        {n: t for n, t in _TABLES.items() if n != "embedding.norm"} | {"final.norm": "encoder.ln"},
-        _LAYERS, _bert_parts("attention.ln", "ln"),
-        config={"windows": _causal}, fixed={"norm": "pre", "embedding_norm": False},
+        "MegatronBert", ("bert",), _heads(_POOLED, _ON_POOLER) | _NEXT, _CAUSAL, _PRE
     ),
     "modernbert": Family(
         "ModernBert", ("model",),
@@ -434,37 +362,26 @@ FAMILIES: dict[str, Family] = {
                 Head(QUESTION_ANSWERING, labels=("start", "end"), **_MODERN),
             "ForMultipleChoice": Head(REGRESSION, labels=("score",), **_MODERN),
         },
-        {"embedding.token": "embeddings.tok_embeddings", "embedding.norm": "embeddings.norm",
-         "final.norm": "final_norm"},
-        "layers.{}",
-        {"q k v": "attn.Wqkv", "o": "attn.Wo", "ffn.gate ffn.up": "mlp.Wi", "ffn.down": "mlp.Wo",
-         "norm1": "attn_norm", "norm2": "mlp_norm"},
-        config={"activation": "hidden_activation", "epsilon": "norm_eps", "windows": _windows},
-        fixed={"types": 0, "rotary": True, "gated": True, "norm": "pre", "first_norm": False},
+        {"activation": "hidden_activation", "epsilon": "norm_eps", "windows": _windows},
+        _GATED | {"types": 0, "norm": "pre", "first_norm": False},
         poolings={"cls": "first", "mean": "mean"},
     ),
+    # In MPNet's code, whatever config.json says: padding is 1, and these are the buckets.
     "mpnet": Family(
-        "MPNet", ("mpnet",), _heads(_FIRST, _ON_POOLER),
-        _WITHOUT_TYPES | {BIAS: "encoder.relative_attention_bias"}, _LAYERS,
-        _parts("attention.attn.{}", "attention.attn.o", "intermediate.dense", "output.dense",
-               "attention.LayerNorm", "output.LayerNorm"),
-        # In its code, whatever config.json says: padding is 1, and these are the buckets.
-        fixed={"types": 0, "position_offset": 2}, buckets=(32, 128),
+        "MPNet", ("mpnet",), _heads(_FIRST, _ON_POOLER), fixed={"types": 0, "position_offset": 2},
+        buckets=(32, 128),
     ),
     "mt5": Family("MT5", **_T5),
     "nomic_bert": Family(
-        "NomicBert", ("nomic_bert",), _heads(_POOLED, answer=False), _ROTARY_TABLES,
-        "encoder.layers.{}",
-        _parts("attn.Wqkv", "attn.out_proj", "mlp.fc11", "mlp.fc2", "norm1", "norm2",
-               gate="mlp.fc12"),
-        fixed={"rotary": True, "gated": True},
+        "NomicBert", ("nomic_bert",), _heads(_POOLED, answer=False), fixed=_GATED,
         renamed={"n_embd": "hidden_size", "n_head": "num_attention_heads", "n_layer":
                  "num_hidden_layers", "n_inner": "intermediate_size", "n_positions":
                  "max_position_embeddings", "layer_norm_epsilon": "layer_norm_eps",
                  "rotary_emb_base": "rope_theta"},
-        must={"activation_function": "swiglu", "rotary_emb_fraction": 1.0, "prenorm": False,
-              "scale_attn_weights": True, "parallel_block": False, "use_rms_norm": False,
-              "causal": False, "rotary_emb_interleaved": False, "rotary_scaling_factor": None},
+        must={"activation_function": ("swiglu",), "rotary_emb_fraction": (1.0,),
+              "rotary_scaling_factor": (), "scale_attn_weights": (True,),
+              **dict.fromkeys(("prenorm", "parallel_block", "use_rms_norm", "causal",
+                               "rotary_emb_interleaved"), (False,))},
     ),
     "roberta": Family("Roberta", ("roberta",), **_ROBERTA),
     "t5": Family("T5", **_T5),
@@ -475,96 +392,108 @@ FAMILIES: dict[str, Family] = {
 
 def load(
     family: Family, config: Options, tensors: Tensors, layout: Layout, task: str | None
-) -> tuple[EncoderSpec, Arrays, list[str], str]:
-    """The spec and arrays of a checkpoint, notes on it, and its class in `transformers`.
+) -> tuple[EncoderSpec, Arrays, list[str], str, Front | None]:
+    """The spec and arrays of a checkpoint, notes on it, its class in `transformers`, its front end.
 
     task: the one that is asked for, None for the checkpoint's own. Raises CheckpointError for a
     tensor that is missing, an option that no row follows, and a head that nothing here computes.
     """
-    for name, value in family.must.items():
-        allowed = value if isinstance(value, tuple) else (None, value)
-        if (said := config.said(name)) not in allowed:
-            raise CheckpointError(
-                f"config.json: {name} is {said!r}, which nothing here follows: it must be "
-                f"{' or '.join(repr(one) for one in allowed if one is not None)}"
-            )
-    found = [name for name in map(tensors.prefix, family.prefixes) if name]
-    reading = _Reading(family, found[0] if found else "", config, tensors, layout)
-    kind, notes = reading.choose(task or layout.task)
+    for name, allowed in family.must.items():
+        value = config.said(name)
+        one_of = " or ".join(map(repr, allowed)) or "left out"
+        check(value is None or value in allowed, name, value, one_of)
+    reading = Reading(family, config, tensors, layout, task or layout.task)
     arrays, fields = reading.encoder()
-    behind, choices = reading.head(family.heads[kind], len(arrays.get("layer.0.o.bias", ())))
-    if layout.task:  # a pooling of sentence-transformers takes the place of the family's own
+    behind, choices = reading.head(len(arrays.get("layer.0.o.bias", ())))
+    if layout.task and not reading.front:  # sentence-transformers' pooling, not the family's own
         fields = {name: value for name, value in fields.items() if name not in ("pooling", "end")}
+    if fields.get("pooling") == "none" and choices["task"] != EMBEDDING:
+        choices["task"] = TOKEN_CLASSIFICATION
     if config.said("auto_map"):
-        notes.append("the code that auto_map names is not run: transformers' own class counts")
-    twin = f"{family.name}{kind}" if family.prefixes else ""
-    return EncoderSpec(**choices | fields), arrays | behind, notes, twin
+        reading.notes.append("the code that auto_map names is not run: transformers' class counts")
+    spec = EncoderSpec(**choices | fields)
+    if not family.prefixes and task not in (None, spec.task):
+        raise CheckpointError(f"its task is {spec.task}: it cannot be asked for {task}")
+    arrays |= behind
+    check_arrays(spec, arrays)
+    for i in range(spec.layers):
+        if spec.table(i) is not None:
+            arrays = neighbours(arrays, f"layer.{i}", spec.head_size, spec.head_size)
+        if spec.kv_heads:
+            arrays = shared(arrays, f"layer.{i}", spec.heads, spec.kv_heads)
+    twin = f"{family.name}{reading.kind}" if family.prefixes else ""
+    return spec, arrays, reading.notes, twin, reading.front
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """A checkpoint as a row reads it. prefix: how the names of its encoder's tensors begin."""
+class Reading:
+    """A checkpoint as a row of the table reads it.
 
-    family: Family
-    prefix: str
-    config: Options
-    tensors: Tensors
-    layout: Layout
+    prefix: how the names of its encoder's tensors begin. layer, parts: LAYER and PARTS as its
+    tensors have them. asked: a task, or None. kind: that of its head. notes: on what was chosen.
+    front: made by `adapt` for a model of images.
+    """
 
-    def choose(self, asked: str | None) -> tuple[str, list[str]]:
-        """The kind of the head, and notes on the choice.
-
-        asked: a task. Without one config.json names the kind (architectures), or without that name
-        the tensors behind the encoder do.
-        """
-        family, tensors = self.family, self.tensors
+    def __init__(
+        self, family: Family, config: Options, tensors: Tensors, layout: Layout, asked: str | None
+    ) -> None:
+        self.family, self.config, self.tensors, self.layout = family, config, tensors, layout
+        prefixes = (f"{name}." for name in family.prefixes)
+        self.prefix = next(filter(tensors.begin, prefixes), "")
+        self.front: Front | None = None
+        self.asked = asked
         left = {f"{self.prefix}{name}" for name in family.beside} | set(family.beside)
         dropped = {n.removeprefix(self.prefix).split(".")[0] for n in tensors.drop(*left)}
         out = f"{' and '.join(sorted(dropped))} is left out: nothing here computes it"
-        notes = [out] if dropped else []
-        behind = [name for name in sorted(tensors.names) if not self._of_encoder(name)]
-        fitting = [kind for kind, head in family.heads.items() if self._fits(head, behind)]
-        allowed = [kind for kind, head in family.heads.items() if head.task == EMBEDDING]
-        if asked == EMBEDDING and allowed:
-            tensors.drop(*behind)
-            head = [f"its head ({behind[0]} ...) is left out"] if behind else []
-            return allowed[0], [*head, *notes]
-        names = " or ".join(f"{family.name}{kind}" for kind in family.heads)
-        if asked is not None:
-            one = CLASSIFICATION if asked in (MULTI_LABEL, REGRESSION) else asked
-            for kind in fitting:
-                if family.heads[kind].task in (asked, one):
-                    return kind, notes
-            raise CheckpointError(f"the weights have no head for the task {asked}: {names} have")
-        if (classes := self.config["architectures"]) and family.prefixes:
-            for name in map(str, classes if isinstance(classes, list) else ()):
-                kind = name.removeprefix(family.name)
-                if name.startswith(family.name) and kind in family.heads:
-                    return kind, notes
-            raise CheckpointError(
-                f"config.json: architectures is {classes}: nothing here computes its head, which "
-                f"must be that of {names}; --task {EMBEDDING} takes the encoder without it"
-            )
-        if not fitting:
-            raise CheckpointError(
-                f"config.json names no architectures, and the tensors behind the encoder "
-                f"({', '.join(behind) or 'none'}) are not those of {names}; --task {EMBEDDING} "
-                "takes the encoder without a head"
-            )
-        named = f"config.json names no architectures: by its weights {family.name}{fitting[0]}"
-        return fitting[0], [named, *notes] if family.prefixes else notes
+        self.notes = [out] if dropped else []
+        self.kind = self._choose()
+        layers = [f"{self.prefix}{name}" for name in LAYER.split("|")]
+        there = [name for name in layers if tensors.begin(name.split("{")[0])]
+        self.layer, self.parts = (there or layers)[0], dict(PARTS)
 
-    def _of_encoder(self, name: str) -> bool:
-        if self.prefix:
-            return name.startswith(self.prefix)
-        return name.split(".")[0] in self.family.own
+    def _choose(self) -> str:
+        """The kind of the head, by the task that is asked for.
+
+        Without one config.json names the kind (architectures), or without that name the tensors
+        behind the encoder do.
+        """
+        family, tensors, asked = self.family, self.tensors, self.asked
+        alone = {*_ALONE, *(["head"] if family.fixed.get("given") else [])}  # of SigLIP's pooling
+        encoder = (self.prefix,) if self.prefix else tuple(f"{name}." for name in alone)
+        behind = [name for name in sorted(tensors.names) if not name.startswith(encoder)]
+        fitting = [kind for kind, head in family.heads.items() if self._fits(head, behind)]
+        bare = [kind for kind, head in family.heads.items() if head.task == EMBEDDING]
+        if asked == EMBEDDING and bare and (family.prefixes or self.config.said("rows")):
+            tensors.drop(*behind)
+            if behind:
+                self.notes.insert(0, f"its head ({behind[0]} ...) is left out")
+            return bare[0]
+        if not family.prefixes:
+            return next(iter(family.heads))
+        names, classes = [f"{family.name}{kind}" for kind in family.heads], None
+        if asked is not None:
+            tasks = (asked, CLASSIFICATION if asked in (MULTI_LABEL, REGRESSION) else asked)
+            found = [kind for kind in fitting if family.heads[kind].task in tasks]
+        elif classes := self.config["architectures"]:
+            classes = classes if isinstance(classes, list) else [classes]
+            found = [str(x).removeprefix(family.name) for x in classes if str(x) in names]
+        else:
+            found = fitting
+            named = f"{family.name}{''.join(found[:1])}"
+            self.notes.insert(0, f"config.json names no architectures: by its weights {named}")
+        if found:
+            return found[0]
+        raise CheckpointError(
+            f"config.json: architectures is {classes}, the task {asked}, and the weights have "
+            f"{', '.join(behind) or 'no head'}: it must be a head of {' or '.join(names)}; "
+            f"--task {EMBEDDING} takes the encoder without it"
+        )
 
     def _fits(self, head: Head, behind: Sequence[str]) -> bool:
         """Whether the tensors behind the encoder are those of this head."""
         layers = [name for name in (*head.layers, head.norm) if name and name != POOLER]
         needed = {f"{name}.weight" for name in layers}
         last = self.tensors.width(f"{head.layers[-1]}.weight") if head.layers else 0
-        pooled = f"{self.prefix}{self.family.pooler}.weight" in self.tensors
+        pooled = f"{self.tensors.place(self.prefix, POOLER)}.weight" in self.tensors
         return (
             needed <= set(behind) <= needed | {f"{name}.bias" for name in layers}
             and (POOLER not in head.layers or pooled)
@@ -575,62 +504,50 @@ class _Reading:
         """The arrays in front of the head, and the fields of EncoderSpec."""
         family, tensors, fields = self.family, self.tensors, self._fields()
         arrays: Arrays = {}
-        rotary = fields.pop("rotary", False)
-        task = f"{self.prefix}{family.tables.get('embedding.task')}.weight"
-        absent = {
-            "embedding.position": rotary,
-            "embedding.type": not fields["types"],
-            "embedding.norm": not fields.get("embedding_norm", True),
-            "embedding.projection": not fields.get("embedding_size"),
-            "embedding.task": task not in tensors,
+        rotary = fields.pop("rotary", ())
+        there = {
+            "embedding.token": not fields.get("given"),
+            "embedding.position": family.learned and not rotary,
+            "embedding.type": fields["types"],
+            "embedding.task": tensors.there(f"{self.prefix}{TABLES['embedding.task']}"),
+            "embedding.norm": fields.get("embedding_norm", True),
+            "embedding.projection": fields.get("embedding_size"),
+            "final.norm": fields.get("norm") == "pre",
+            BIAS: family.buckets and fields.get("position_bias", True),
         }
-        for name, there in family.tables.items():
-            names, source = self._place("", there)
-            if absent.get(name):
-                tensors.drop(*(f"{x}." for x in names) if name == "embedding.position" else ())
-            elif name.endswith("norm"):
+        for name in (name for name in TABLES if there[name]):
+            source = tensors.place(self.prefix, TABLES[name])
+            if name.endswith("norm"):
                 arrays |= tensors.norm(source, name, not fields.get("rms_norm"))
             elif name.endswith("projection"):
                 arrays |= tensors.linear(source, name)
             elif name == BIAS:
                 count, far = (x if isinstance(x, int) else integer(self.config, x)
-                              for x in family.buckets)  # fmt: skip
+                              for x in family.buckets or ())  # fmt: skip
                 rows = len(arrays.get("embedding.position", ())) or fields["positions"]
                 tokens = rows - fields.get("position_offset", 0)
                 arrays |= tensors.position_bias(f"{source}.weight", count, far, tokens)
                 fields["position_bias"] = True
             else:
-                arrays[name] = tensors.take(f"{source}.weight")
-                tensors.drop(*(f"{x}.weight" for x in names))  # one table by two names
-        layers = [family.layer.format(i) for i in range(fields["layers"])]
-        layers = family.stack(self.config, family.layer) if family.stack else layers
+                arrays[name] = tensors.table(f"{source}.weight")
+        twice = ("shared", "encoder.embed_tokens", "embeddings.position_embeddings")
+        tensors.drop(*(f"{self.prefix}{name}." for name in twice[: 3 if rotary else 2]))
+        layers = [self.layer.format(i) for i in range(fields["layers"])]
+        layers = family.stack(self.config, self.layer) if family.stack else layers
         fields["layers"] = len(layers)
         own = {name: self._layer(name, fields) for name in dict.fromkeys(layers)}
         for i, name in enumerate(layers):
             arrays |= {f"layer.{i}.{part}": array for part, array in own[name].items()}
         if family.adapt:
-            family.adapt(self.config, arrays, fields)
+            family.adapt(self, arrays, fields)
         if fields.get("embedding_size"):
             _widen(arrays, fields)
-        if "embedding.token" in arrays and "embedding.position" not in arrays:
+        if "embedding.position" not in arrays:
             size = (fields["positions"], arrays["embedding.token"].shape[-1])
             arrays["embedding.position"] = np.zeros(size, np.float32)
         if rotary:
-            self._rotate(arrays, fields)
-        if groups := fields.get("kv_heads"):
-            if not isinstance(groups, int) or fields["heads"] % groups:
-                raise CheckpointError(
-                    f"config.json: num_key_value_heads is {groups!r}: it must be a divisor of "
-                    f"num_attention_heads, {fields['heads']}"
-                )
-            for i in range(fields["layers"]):
-                arrays |= shared(arrays, f"layer.{i}", fields["heads"], groups)
+            self._rotate(arrays, fields, rotary)
         return arrays, fields
-
-    def _place(self, inside: str, there: str) -> tuple[list[str], str]:
-        """The names that a table or layer may have, and the one that it has."""
-        names = [f"{self.prefix}{inside}{name}" for name in there.split("|")]
-        return names, next((name for name in names if f"{name}.weight" in self.tensors), names[0])
 
     def _fields(self) -> dict[str, Any]:
         family, config = self.family, self.config
@@ -645,10 +562,8 @@ class _Reading:
                 continue
             read: Any = {"activation": activation, "epsilon": number}.get(name, integer)
             fields[name] = read(config, option)
-            if fields[name] > (most := MOST.get(name, fields[name])):
-                raise CheckpointError(
-                    f"config.json: {option} is {fields[name]}: it must be at most {most:,}"
-                )
+            if name in MOST:
+                check(fields[name] <= MOST[name], option, fields[name], f"at most {MOST[name]:,}")
         fields |= family.fixed
         if "head_size" not in fields:
             fields["head_size"] = head_size(fields["hidden"], fields["heads"])
@@ -657,61 +572,70 @@ class _Reading:
     def _layer(self, layer: str, fields: dict[str, Any]) -> Arrays:
         """The arrays of one layer, by their names below it."""
         arrays: Arrays = {}
-        for ours, there in self.family.parts.items():
-            if ours == "ffn.gate" and not fields.get("gated"):
+        times = fields["heads"] // (fields.get("kv_heads") or fields["heads"])
+        free = [ours for ours in PARTS if " " in ours]
+        free += [] if fields.get("gated") else ["ffn.gate"]
+        free += [] if fields.get("first_norm", True) else ["norm1"]
+        for ours, names in self.parts.items():
+            name, parts = self.tensors.place(f"{layer}.", names), ours.split()
+            if self.tensors.there(name):  # and so it must be called in the other layers
+                self.parts[ours] = name.removeprefix(f"{layer}.")
+            elif (ours in free and names == PARTS[ours]) or f"{ours}.weight" in arrays:
                 continue
-            _, name = self._place(f"{layer}.", there)
-            if not ours.startswith("norm"):
-                arrays |= self.tensors.linear(name, *ours.split())
-            elif fields.get("first_norm", True) or f"{name}.weight" in self.tensors:
+            if ours.startswith("norm"):
                 arrays |= self.tensors.norm(name, ours, not fields.get("rms_norm"))
+            else:
+                shares = [times if part == "q" else 1 for part in parts]
+                arrays |= self.tensors.linear(name, *parts, shares=shares)
         return arrays
 
-    def _rotate(self, arrays: Arrays, fields: dict[str, Any]) -> None:
-        """Rotary positions: a table for each type of layer, and channels of Q and K in pairs."""
+    def _rotate(self, arrays: Arrays, fields: dict[str, Any], bases: Any) -> None:
+        """The tables of rotary positions, one for each type of layer.
+
+        bases: of each layer, or True, where rope_parameters has them by the types of the layers.
+        """
         config, size, layers = self.config, fields["head_size"], fields["layers"]
-        if size % 2 or config.said("head_dim") not in (None, size):
-            raise CheckpointError(
-                f"layer.0.q: a head has {size} channels, and head_dim is "
-                f"{config.said('head_dim')!r}: it must be the hidden size over the heads, and "
-                "even, since they are turned in pairs"
-            )
-        kinds = config.said(TYPES) or ["full_attention"] * layers
-        if not isinstance(kinds, list) or len(kinds) != layers:
-            raise CheckpointError(f"config.json: {TYPES} is {kinds!r}: one of each layer is needed")
-        used = list(dict.fromkeys(kinds))
-        given = config["rope_parameters"] or {"rope_theta": config["rope_theta"]}
+        own = config.said("head_dim")
+        right = size % 2 == 0 and own in (None, size)
+        check(right, "head_dim", own or size, f"{size}, the hidden size over the heads, and even")
+        if bases is not True:
+            kinds, given = bases, {base: {"rope_theta": base} for base in bases}
+        else:
+            kinds = config.said(TYPES) or ["full_attention"] * layers
+            right = isinstance(kinds, list) and len(kinds) == layers
+            check(right, TYPES, kinds, f"one for each of the {layers} layers")
+            given = config["rope_parameters"] or {"rope_theta": config["rope_theta"]}
+        used = [kind for kind in dict.fromkeys(kinds) if kind is not None]
         end = "rotary_embeddings.inv_freq"
         kept = sorted((name for name in self.tensors.names if name.endswith(end)), key=len)
-        own = [self.tensors.take(name) for name in kept]  # of each layer in old files of ESM
+        saved = [self.tensors.take(name) for name in kept]  # of each layer in old files of ESM
         for j, kind in enumerate(used):
-            found = rope(given[kind] if isinstance(given, dict) and kind in given else given, size)
-            frequencies = own[0].astype(np.float32) if own else found.frequencies
-            if frequencies.shape != (size // 2,):
-                raise CheckpointError(
-                    f"{kept[0]} has shape {frequencies.shape}: a head of {size} channels needs "
-                    f"{size // 2}"
-                )
+            named = isinstance(given, dict) and kind in given
+            frequencies, factor = rope(given[kind] if named else given, size)
+            frequencies = saved[0].astype(np.float32) if saved else frequencies
+            right, halves = frequencies.shape == (size // 2,), f"({size // 2},), half of a head"
+            check(right, f"the shape of {kept[:1]}", frequencies.shape, halves)
             cos_sin = tables(frequencies, fields["positions"], size)
             arrays |= {f"rotary.{j}.{n}": x for n, x in zip(("cos", "sin"), cos_sin, strict=True)}
             for i in (i for i in range(layers) if kinds[i] == kind):
                 for name in (f"layer.{i}.{k}.{part}" for k in "qk" for part in ("weight", "bias")):
                     # what turns is at most 1: Q and K take the factor
-                    arrays[name] = arrays[name] * np.float32(found.factor)
-                arrays |= neighbours(arrays, f"layer.{i}", size, size)
-        fields["rotary"] = tuple(used.index(kind) for kind in kinds)
+                    arrays[name] = arrays[name] * np.float32(factor)
+        fields["rotary"] = tuple(None if x is None else used.index(x) for x in kinds)
 
-    def head(self, head: Head, width: int) -> tuple[Arrays, dict[str, Any]]:
-        """The arrays of a head, and the fields of EncoderSpec that it decides.
+    def head(self, width: int) -> tuple[Arrays, dict[str, Any]]:
+        """The arrays of the head, and the fields of EncoderSpec that it decides.
 
         width: of what the encoder gives. A pooler that the head does not read is left out.
         """
         arrays: Arrays = {}
-        config, pooler = self.config, f"{self.prefix}{self.family.pooler}"
+        head = self.family.heads[self.kind]
+        config = self.config
         for j, name in enumerate(head.layers):
-            arrays |= self.tensors.linear(pooler if name == POOLER else name, f"head.{j}")
+            name = self.tensors.place(self.prefix, name) if name == POOLER else name
+            arrays |= self.tensors.linear(name, f"head.{j}")
         if POOLER not in head.layers:
-            self.tensors.drop(f"{pooler}.")
+            self.tensors.drop(f"{self.prefix}pooler.")
         fields: dict[str, Any] = {"task": head.task, "labels": head.labels}
         if head.task == EMBEDDING:
             fields["pooling"] = self.layout.pooling
@@ -724,41 +648,31 @@ class _Reading:
             arrays |= self.tensors.norm(head.norm, "head.norm")
             fields["head_norm"] = True
         fields["head_activations"] = (between,) * (len(head.layers) - 1)
-        if head.labels and len(last) != len(head.labels):
-            raise CheckpointError(
-                f"{head.layers[-1]} has {len(last)} outputs: it must have {len(head.labels)}, "
-                f"{' and '.join(head.labels)}"
-            )
+        right, names = len(head.labels) in (0, len(last)), " and ".join(head.labels)
+        check(right, f"the number of outputs of {head.layers[-1]}", len(last), f"that of {names}")
         if head.task in EVERY_TOKEN:
             labels = head.labels or labels_of(config, last)
             return arrays, fields | {"labels": labels, "pooling": "none"}
         if poolings := self.family.poolings:
-            if (name := config["classifier_pooling"]) not in poolings:
-                raise CheckpointError(
-                    f"head.0: classifier_pooling is {name!r}: it must be {' or '.join(poolings)}"
-                )
+            name = config["classifier_pooling"]
+            check(name in poolings, "classifier_pooling", name, " or ".join(poolings))
             fields["pooling"] = poolings[name]
-        return arrays, fields if head.labels else fields | self._answers(last)
-
-    def _answers(self, classifier: Floats) -> dict[str, Any]:
-        """The task and the labels; of a CrossEncoder scores, one each or a class of several."""
-        answers, function = answers_of(self.config, classifier), self.layout.function
-        if function is None:
-            return answers
-        if len(answers["labels"]) == 1:
-            return answers | {"task": REGRESSION, "function": function or SIGMOID}
-        return answers | {"task": MULTI_LABEL if function == SIGMOID else CLASSIFICATION}
+        if not head.labels:
+            fields |= answers_of(config, last)
+        function = self.layout.function if self.family.prefixes else None
+        if not head.labels and function is not None:  # a CrossEncoder: scores, one each or several
+            one = len(fields["labels"]) == 1
+            fields["task"] = MULTI_LABEL if function == SIGMOID else CLASSIFICATION
+            fields |= {"task": REGRESSION, "function": function or SIGMOID} if one else {}
+        return arrays, fields
 
 
 def _widen(arrays: Arrays, fields: dict[str, Any]) -> None:
     """A factorised embedding in the hidden size, centred: its norm then reads as before."""
     hidden, size = fields["hidden"], fields["embedding_size"]
     for key in [k for k in arrays if k.startswith("embedding.") and "projection" not in k]:
-        if arrays[key].shape[-1:] != (size,):
-            raise CheckpointError(
-                f"{key} has shape {' x '.join(map(str, arrays[key].shape))}: the config asks for "
-                f"{size} channels (embedding_size)"
-            )
+        right = arrays[key].shape[-1:] == (size,)
+        check(right, "embedding_size", size, f"as {key} has it, of shape {arrays[key].shape}")
         x = arrays[key].astype(np.float64)
         if key.endswith(("token", "position", "type")):
             x = x - x.mean(axis=-1, keepdims=True)

@@ -9,8 +9,7 @@ import multiprocessing
 import re
 import signal
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from quant.foreign.checkpoint import Checkpoint, Twin, load, weight_files
 from quant.foreign.config import Options
+from quant.images.files import saying
 from quant.model import float_model
 from quant.model.float_model import Doubles
 from quant.model.spec import CheckpointError, EncoderSpec
@@ -30,7 +30,7 @@ TOLERANCE = 1e-5
 """Of the largest difference beside the largest output. Equal models differ by 1e-7 or less."""
 
 LENGTHS = (1, 7, 22)
-_LENGTH = "original_max_position_embeddings"
+_LENGTHS = ("original_max_position_embeddings", "relative_attention_max_distance")
 _UNSEEN = re.compile(
     "dropout|initializer|_token_id$|^(sentence_transformers|auto_map|torch_dtype)$|^sbert_ce_"
 )
@@ -45,7 +45,7 @@ def proved(checkpoint: Checkpoint) -> Checkpoint:
     CheckpointError with the difference above TOLERANCE, and without torch for an option of
     config.json that no loader reads.
     """
-    twin, spec = checkpoint.twin, checkpoint.spec
+    twin, spec, front = checkpoint.twin, checkpoint.spec, checkpoint.front
     if twin is None:
         return checkpoint
     if find_spec("torch") is None:
@@ -55,29 +55,26 @@ def proved(checkpoint: Checkpoint) -> Checkpoint:
                 "and it is tried whether the outputs depend on it"
             )
         return checkpoint
-    import torch
-
     theirs, furthest, largest = _model(twin), [0.0], [0.0]
-    draw, front = np.random.default_rng(1), checkpoint.front
+    draw, types = np.random.default_rng(1), None
     lengths = {min(length, spec.max_tokens) for length in (*LENGTHS, _beyond(twin, spec))}
     for length in {spec.max_tokens} if front else lengths:
         if front:
             pixels = draw.normal(size=(front.channels, front.height, front.width))
-            batch, types = {"pixel_values": torch.tensor(pixels[None])}, None
+            batch: dict[str, Any] = {"pixel_values": pixels}
             rows = front.rows(pixels)
         else:
             ids, types = _tokens(spec, length, draw)
-            batch = _batch(theirs, spec, ids, types)
+            batch = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+            batch |= {"token_type_ids": types} if spec.types > 1 else {}
             rows = checkpoint.arrays["embedding.token"][ids]
-        with torch.no_grad():
-            wanted = _outputs(theirs, spec, batch)
+        wanted = _outputs(theirs, spec, batch)
         arrays = Doubles(checkpoint.arrays | {"embedding.token": rows})
         found = float_model.run(spec, arrays, np.arange(length, dtype=np.int32), types)
         furthest.append(float(np.abs(found - wanted).max()))
         largest.append(float(np.abs(wanted).max()))
-    worst = float(
-        np.max(furthest) / (np.max(largest) or 1.0)
-    )  # not a number if one of them is none
+    # Not a number if one of them is none.
+    worst = float(np.max(furthest) / (np.max(largest) or 1.0))
     if not worst <= TOLERANCE:
         raise CheckpointError(
             f"{checkpoint.directory}: the outputs differ from those of transformers' own "
@@ -134,99 +131,67 @@ def _unread(options: Options) -> list[str]:
 def _beyond(twin: Twin, spec: EncoderSpec) -> int:
     """A length beyond each window and each original length that the options name."""
     sides = [side for w in spec.windows if w for side in (w.before, w.after) if side is not None]
-    names = (_LENGTH, "relative_attention_max_distance")
-    named = [value for name, value in _numbers(twin.options) if name in names]
-    return int(max([0, *sides, *named, 128 if spec.position_bias else 0])) + 2
-
-
-def _numbers(options: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """All numbers by their names, nested ones too."""
-    found = []
-    for name, value in options.items():
-        if isinstance(value, dict):
-            found += _numbers(value)
-        elif isinstance(value, int | float):
-            found.append((str(name), value))
-    return found
+    groups = [twin.options, *(x for x in twin.options.values() if isinstance(x, dict))]
+    groups += [x for group in groups[1:] for x in group.values() if isinstance(x, dict)]
+    named = [group.get(name) for group in groups for name in _LENGTHS]
+    numbers = [x for x in named if isinstance(x, int | float)]
+    return int(max([0, *sides, *numbers, 128 if spec.position_bias else 0])) + 2
 
 
 def _tokens(
     spec: EncoderSpec, length: int, draw: np.random.Generator
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Random ids and types, special ones too, but for those that `encode` refuses in a text."""
-    refused = {spec.unread, spec.position_offset - 1 if spec.position_offset else None}
-    last = None
-    if spec.pooling == "last":
-        last = spec.vocabulary - 1 if spec.end is None else spec.end
-        refused |= {last}
+    last = spec.vocabulary - 1 if spec.end is None else spec.end
+    refused = {spec.unread, spec.position_offset - 1, last if spec.pooling == "last" else None}
     allowed = np.array([i for i in range(spec.vocabulary) if i not in refused], np.int32)
     ids = draw.choice(allowed, length)
-    if last is not None:
+    if spec.pooling == "last":
         ids[-1] = last
     return ids, draw.integers(0, max(spec.types, 1), length).astype(np.int32)
 
 
 def _model(twin: Twin) -> Any:
-    """transformers' own model in float64, of links with the names that it looks for."""
+    """transformers' own model in float64."""
     import torch
     import transformers
+    from safetensors.torch import load_file
 
-    files = weight_files(twin.folder)
     options = twin.options
-    with tempfile.TemporaryDirectory() as made, contextlib.ExitStack() as stack:
-        for file in files:
-            name = file.name if len(files) > 1 else "model.safetensors"
-            (Path(made) / name).symlink_to(file.resolve())
-        for index in twin.folder.glob("*.index.json") if len(files) > 1 else ():
-            (Path(made) / index.name).symlink_to(index.resolve())
-        transformers.utils.logging.disable_progress_bar()
-        stack.callback(transformers.utils.logging.enable_progress_bar)
-        try:
-            kind = getattr(transformers, twin.name)
-            if kind.config_class.model_type == options.family:
-                config = options.made(**_without(options.given))
-            else:  # a side of a whole model
-                config = transformers.AutoConfig.from_pretrained(twin.folder.resolve())
-            model = kind.from_pretrained(
-                made,
-                config=config,
-                dtype=torch.float64,
-                attn_implementation="eager",
-                use_safetensors=True,
-            )
-        except Exception as error:  # whatever the library has against the folder
-            said = " ".join(str(error).split())[:300]
-            raise CheckpointError(
-                f"{twin.folder}: transformers cannot load its own {twin.name} ({said})"
-            ) from None
+    given = {n: x for n, x in options.given.items() if n not in ("model_type", "auto_map")}
+    transformers.utils.logging.disable_progress_bar()
+    what = f"{twin.folder}: transformers cannot load its own {twin.name}"
+    with saying(CheckpointError, what, "nothing can be compared"):
+        kind = getattr(transformers, twin.name)
+        if kind.config_class.model_type == options.family:
+            config = options.made(**given)
+        else:  # a side of a whole model
+            config = transformers.AutoConfig.from_pretrained(twin.folder.resolve())
+        model = kind.from_pretrained(
+            None,
+            config=config,
+            state_dict={n: x for f in weight_files(twin.folder) for n, x in load_file(f).items()},
+            dtype=torch.float64,
+            attn_implementation="eager",
+        )
+    transformers.utils.logging.enable_progress_bar()
     return model.eval()
 
 
-def _without(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if name not in ("model_type", "auto_map")}
-
-
-def _batch(
-    model: Any, spec: EncoderSpec, ids: NDArray[np.int32], types: NDArray[np.int32]
-) -> dict[str, Any]:
+def _outputs(model: Any, spec: EncoderSpec, inputs: dict[str, Any]) -> NDArray[np.float64]:
+    """The outputs of transformers' model, laid out as ours."""
     import torch
 
-    batch = {"input_ids": torch.tensor(ids[None].astype(np.int64))}
-    batch["attention_mask"] = torch.ones_like(batch["input_ids"])
-    if spec.types > 1:
-        batch["token_type_ids"] = torch.tensor(types[None].astype(np.int64))
-    if type(model).__name__.endswith("MultipleChoice"):
-        batch = {name: tensor[:, None] for name, tensor in batch.items()}
-    return batch
-
-
-def _outputs(model: Any, spec: EncoderSpec, batch: dict[str, Any]) -> NDArray[np.float64]:
-    """The outputs of transformers' model, laid out as ours."""
+    several = type(model).__name__.endswith("MultipleChoice")
+    batch = {}
+    for name, values in inputs.items():
+        tensor = torch.tensor(values.astype(np.int64) if name != "pixel_values" else values)[None]
+        batch[name] = tensor[:, None] if several else tensor
     whole = hasattr(model, "get_text_features")
-    found = model.get_text_features(**batch) if whole else model(**batch)
+    with torch.no_grad():
+        found = model.get_text_features(**batch) if whole else model(**batch)
     if whole:
-        features = getattr(found, "pooler_output", found)
-        return np.asarray(features[0])
+        return np.asarray(getattr(found, "pooler_output", found)[0])
     normed = ["pooler_output"] if spec.given and spec.embedding_norm else []  # of CLIP's images
     for name in ("logits", "text_embeds", "image_embeds", *normed):
         if found.get(name) is not None:

@@ -6,13 +6,12 @@ nothing behind reads the checkpoint's own files.
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from quant.foreign.config import CONFIG, json_object
+from quant.foreign.config import CONFIG, check, json_object
 from quant.model.spec import CheckpointError
 
 SETTINGS = "tokenizer_config.json"
@@ -59,16 +58,34 @@ def resolve(folder: Path, tokens: int | None = None, lower: bool = False) -> Res
     file and what is wrong with it, and what the library cannot express without a checkpoint's own
     code.
     """
-    settings = _settings(folder)
-    theirs = _theirs(folder, settings)
-    backend = _proteins(theirs) if _of_esm(theirs) else theirs.backend_tokenizer
+    found = {file.name: json_object(file) for file in files(folder) if file.suffix == ".json"}
+    settings, file = found.get(SETTINGS, {}), folder / SETTINGS
+    code = settings.get("auto_map")
+    check(not code, "auto_map", code, "left out: code of its own is never run", file)
+    theirs = _theirs(folder)
+    esm = type(theirs).__name__ == "EsmTokenizer"
+    fast = getattr(theirs, "is_fast", False) and hasattr(theirs, "backend_tokenizer")
+    backend: Any = _proteins(theirs) if esm else theirs.backend_tokenizer if fast else None
+    names = dict.fromkeys(theirs.vocab_files_names.values())
+    if isinstance(versions := settings.get("fast_tokenizer_files"), list):
+        names |= dict.fromkeys(map(str, versions))
+    longest, split = theirs.model_max_length, theirs.split_special_tokens
+    whole = longest >= 1 and (longest >= _LENGTHS or longest == int(longest))
+    dropout = getattr(getattr(backend, "model", None), "dropout", None)
+    kind = type(theirs).__name__
+    check(backend, "the tokenizer", kind, "one of the library tokenizers, not in Python", folder)
+    if not any((folder / name).is_file() for name in names):
+        raise CheckpointError(f"{folder} has no tokenizer: it needs {' or '.join(names)}")
+    check(not split, "split_special_tokens", split, "false: they are always taken as such", file)
+    check(not dropout, "the tokenizer's dropout", dropout, "0 or null, to have one result", folder)
+    check(tokens or whole, "model_max_length", longest, "1 or more, and whole", file)
     if lower:
         _lower(backend)
     backend.no_truncation()
     backend.no_padding()
     return Resolved(
         pipeline=backend.to_str(),
-        tokens=_length(folder, theirs.model_max_length) if tokens is None else tokens,
+        tokens=tokens or (int(longest) if longest < _LENGTHS else None),
         side=theirs.truncation_side,
         segments="token_type_ids" in theirs.model_input_names,
         special={
@@ -85,52 +102,27 @@ def files(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def _settings(folder: Path) -> dict[str, Any]:
-    """The options of tokenizer_config.json; of every JSON file whether it is one."""
-    found = {file.name: json_object(file) for file in files(folder) if file.suffix == ".json"}
-    settings = found.get(SETTINGS, {})
-    if settings.get("auto_map"):
-        raise CheckpointError(
-            f"{folder / SETTINGS}: auto_map is {settings['auto_map']!r}: code of its own, which is "
-            f"never run: if tokenizer.json says all, take it out of {SETTINGS}"
+def _theirs(folder: Path) -> Any:
+    """The tokenizer as `transformers` makes it, by no code of the folder's."""
+    from transformers import AutoTokenizer
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    family = json_object(folder / CONFIG).get("model_type")
+    known = {} if family in CONFIG_MAPPING else {"config": CONFIG_MAPPING["bert"]()}
+    try:
+        theirs = AutoTokenizer.from_pretrained(
+            folder.resolve(), local_files_only=True, trust_remote_code=False, **known
         )
-    return settings
-
-
-def _theirs(folder: Path, settings: Mapping[str, Any]) -> Any:
-    """The tokenizer as `transformers` makes it, by the library of tokenizers and no other code."""
-    theirs = _read(folder)
-    if isinstance(theirs, str):
+        theirs(_PROBE, "[x]")  # a vocabulary without what it needs fails only now
+    except BaseException as error:  # whatever the library and the files make of each other
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        said = (" ".join(str(error).split()) or type(error).__name__)[:200].rstrip(".:")
         raise CheckpointError(
-            f"{folder}: transformers cannot read the tokenizer ({theirs}): {SETTINGS} must hold "
+            f"{folder}: transformers cannot read the tokenizer ({said}): {SETTINGS} must hold "
             "what its class takes, beside a tokenizer.json or the vocabulary files of that class"
-        )
-    fast = getattr(theirs, "is_fast", False) and hasattr(theirs, "backend_tokenizer")
-    if not fast and not _of_esm(theirs):
-        raise CheckpointError(
-            f"{folder}: the tokenizer {type(theirs).__name__} is written in Python: only those of "
-            "the library tokenizers are supported"
-        )
-    names = dict.fromkeys(theirs.vocab_files_names.values())
-    if isinstance(versions := settings.get("fast_tokenizer_files"), list):
-        names |= dict.fromkeys(map(str, versions))
-    if not any((folder / name).is_file() for name in names):
-        raise CheckpointError(f"{folder} has no tokenizer: it needs {' or '.join(names)}")
-    if theirs.split_special_tokens:
-        raise CheckpointError(
-            f"{folder / SETTINGS}: split_special_tokens is {theirs.split_special_tokens!r}: "
-            "special tokens in a text are always taken as such: it must be false"
-        )
-    if fast and (dropout := getattr(theirs.backend_tokenizer.model, "dropout", None)):
-        raise CheckpointError(
-            f"{folder}: the tokenizer's dropout is {dropout}: a text would have other tokens "
-            "each time: it must be 0 or null"
-        )
+        ) from None
     return theirs
-
-
-def _of_esm(theirs: Any) -> bool:
-    return type(theirs).__name__ == "EsmTokenizer"
 
 
 def _proteins(theirs: Any) -> Any:
@@ -148,41 +140,14 @@ def _proteins(theirs: Any) -> Any:
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(words), "isolated")]
     )
     first, last = theirs.cls_token, theirs.eos_token
-    ends = {token: theirs.convert_tokens_to_ids(token) for token in (first, last)}
     made.post_processor = processors.TemplateProcessing(
         single=[first, "$A", last],
         pair=[first, "$A", last, "$B:1", f"{last}:1"],
-        special_tokens=list(ends.items()),
+        special_tokens=[
+            (token, theirs.convert_tokens_to_ids(token)) for token in dict.fromkeys((first, last))
+        ],
     )
     return made
-
-
-def _read(folder: Path) -> Any:
-    """What the library makes of the files, a text where it fails: what it says."""
-    from transformers import AutoTokenizer
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    family = json_object(folder / CONFIG).get("model_type")
-    known = {} if family in CONFIG_MAPPING else {"config": CONFIG_MAPPING["bert"]()}
-    try:
-        theirs = AutoTokenizer.from_pretrained(
-            folder.resolve(), local_files_only=True, trust_remote_code=False, **known
-        )
-        theirs(_PROBE, "[x]")  # a vocabulary without what it needs fails only now
-    except BaseException as error:  # whatever the library and the files make of each other
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        return _line(error)
-    return theirs
-
-
-def _length(folder: Path, longest: float) -> int | None:
-    """The checkpoint's longest text, None for no limit."""
-    if not longest >= 1 or (longest < _LENGTHS and longest != int(longest)):
-        raise CheckpointError(
-            f"{folder / SETTINGS}: model_max_length is {longest!r}: it must be 1 or more, and whole"
-        )
-    return int(longest) if longest < _LENGTHS else None
 
 
 def _lower(backend: Any) -> None:
@@ -195,7 +160,3 @@ def _lower(backend: Any) -> None:
         rest = [rules[place] for place in range(len(rules))]
     if not any(isinstance(rule, normalizers.Lowercase) for rule in rest):
         backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *rest])
-
-
-def _line(error: BaseException) -> str:
-    return (" ".join(str(error).split()) or type(error).__name__)[:200].rstrip(".:")

@@ -6,31 +6,24 @@ type whose frequencies follow the length of the text is no table of positions.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quant.foreign.config import check
 from quant.foreign.tensors import number
 from quant.model.spec import CheckpointError
 
 Frequencies = NDArray[np.float32]
+Parameters = dict[str, Any]
+_LENGTH = "original_max_position_embeddings"
 
 
-@dataclass(frozen=True)
-class Rope:
-    """The angle of a position's difference for each pair of channels, float32.
-
-    The factor multiplies cos and sin.
-    """
-
-    frequencies: Frequencies
-    factor: float = 1.0
-
-
-def rope(parameters: Any, size: int) -> Rope:
+def rope(parameters: Any, size: int) -> tuple[Frequencies, float]:
     """The rotary positions of heads of `size` channels; b = theta^(2i / size) of pair i.
+
+    The angle of a position's difference for each pair, float32, and the factor of cos and sin.
 
     default: 1 / b
     linear: 1 / (factor b)
@@ -40,92 +33,71 @@ def rope(parameters: Any, size: int) -> Rope:
 
     Raises CheckpointError for other types and for numbers without frequencies.
     """
-    if not isinstance(parameters, dict):
-        raise CheckpointError(
-            f"config.json: rope_parameters is {parameters!r}: it must name rope_type and rope_theta"
-        )
-    kind = parameters.get("rope_type", "default")
-    if kind not in _TYPES:
-        raise CheckpointError(
-            f"layer.0.q: rotary positions of the type {kind!r} (rope_parameters) are not "
-            f"supported: it must be one of {', '.join(_TYPES)}, which do not follow the length"
-        )
+    check(isinstance(parameters, dict), "rope_parameters", parameters, "rope_type and rope_theta")
+    kind, one = parameters.get("rope_type", "default"), np.float32(1)
+    check(kind in _TYPES, "rope_type", kind, f"one of {', '.join(_TYPES)}, whatever the length")
     exponents = np.arange(0, size, 2, dtype=np.float32) / np.float32(size)
     try:
-        theta = np.float32(number(parameters, "rope_theta"))
-        plain = (np.float32(1) / theta**exponents).astype(np.float32)
+        plain = (one / np.float32(number(parameters, "rope_theta")) ** exponents).astype(np.float32)
         with np.errstate(all="raise"):
-            found = _TYPES[kind](plain, parameters, size)
+            found, factor = _TYPES[kind](plain, parameters, size)
     except (ArithmeticError, TypeError, ValueError) as error:
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(
             f"config.json: rope_parameters is {parameters!r}, which gives no frequencies ({error})"
         ) from None
-    if not np.isfinite(found.frequencies).all():
-        raise CheckpointError(f"config.json: rope_parameters is {parameters!r}: not finite")
-    return found
+    check(np.isfinite(found).all(), "rope_parameters", parameters, "of finite frequencies")
+    return found.astype(np.float32), factor
 
 
-def _linear(plain: Frequencies, parameters: dict[str, Any], size: int) -> Rope:
-    return Rope((plain / np.float32(number(parameters, "factor"))).astype(np.float32))
+def _scaled(plain: Frequencies, parameters: Parameters, size: int) -> tuple[Frequencies, float]:
+    """linear and proportional."""
+    named = parameters["rope_type"] == "linear"
+    scaled = plain / np.float32(number(parameters, "factor", None if named else 1.0))
+    part = 1.0 if named else number(parameters, "partial_rotary_factor", 1.0)
+    scaled[int(part * size // 2) :] = 0
+    return scaled, 1.0
 
 
-def _proportional(plain: Frequencies, parameters: dict[str, Any], size: int) -> Rope:
-    scaled = plain / np.float32(number(parameters, "factor", 1.0))
-    scaled[int(number(parameters, "partial_rotary_factor", 1.0) * size // 2) :] = 0
-    return Rope(scaled.astype(np.float32))
-
-
-def _llama3(plain: Frequencies, parameters: dict[str, Any], size: int) -> Rope:
+def _llama3(plain: Frequencies, parameters: Parameters, size: int) -> tuple[Frequencies, float]:
     """Unchanged below a wavelength, over `factor` above another one, blended between the two."""
-    low, high, length, factor = (
-        number(parameters, name)
-        for name in (
-            *("low_freq_factor", "high_freq_factor"),
-            *("original_max_position_embeddings", "factor"),
-        )
-    )
+    names = ("low_freq_factor", "high_freq_factor", _LENGTH, "factor")
+    low, high, length, factor = (number(parameters, name) for name in names)
     waves = 2 * math.pi / plain
     blend = np.clip((length / waves - low) / (high - low), 0, 1)
-    return Rope(((1 - blend) * plain / factor + blend * plain).astype(np.float32))
+    return (1 - blend) * plain / factor + blend * plain, 1.0
 
 
-def _yarn(plain: Frequencies, parameters: dict[str, Any], size: int) -> Rope:
+def _yarn(plain: Frequencies, parameters: Parameters, size: int) -> tuple[Frequencies, float]:
     """Unchanged for pairs with many turns, over `factor` for those with few, a ramp between."""
-    factor, theta, length = (
-        number(parameters, name)
-        for name in ("factor", "rope_theta", "original_max_position_embeddings")
+    factor, theta, length = (number(parameters, x) for x in ("factor", "rope_theta", _LENGTH))
+    usual = {"beta_fast": 32, "beta_slow": 1, "mscale": 0, "mscale_all_dim": 0}
+    fast, slow, *scales = (number({x: parameters.get(x) or n}, x) for x, n in usual.items())
+    # The pairs that turn so often within the length.
+    low, high = (
+        size * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(theta))
+        for turns in (fast, slow)
     )
-    optional = {name: value for name, value in parameters.items() if value}
-
-    def pair(turns: float) -> float:
-        """The pair that turns so often within the length."""
-        return size * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(theta))
-
-    low = pair(number(optional, "beta_fast", 32))
-    high = pair(number(optional, "beta_slow", 1))
     if parameters.get("truncate", True):
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, size - 1)
     width = high - low if high != low else 0.001
     ramp = np.clip((np.arange(size // 2, dtype=np.float32) - low) / width, 0, 1)
-    frequencies = plain / np.float32(factor) * ramp + plain * (1 - ramp)
 
     def scale(by: float) -> float:
         return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1
 
-    scales = [number(optional, name, 0) for name in ("mscale", "mscale_all_dim")]
     given = scale(scales[0]) / scale(scales[1]) if all(scales) else scale(1)
     if parameters.get("attention_factor") is not None:
         given = number(parameters, "attention_factor")
-    return Rope(frequencies.astype(np.float32), given)
+    return plain / np.float32(factor) * ramp + plain * (1 - ramp), given
 
 
-_TYPES: dict[str, Callable[[Frequencies, dict[str, Any], int], Rope]] = {
-    "default": lambda plain, _, __: Rope(plain),
-    "linear": _linear,
+_TYPES: dict[str, Callable[[Frequencies, Parameters, int], tuple[Frequencies, float]]] = {
+    "default": lambda plain, _, __: (plain, 1.0),
+    "linear": _scaled,
     "llama3": _llama3,
-    "proportional": _proportional,
+    "proportional": _scaled,
     "yarn": _yarn,
 }

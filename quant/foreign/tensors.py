@@ -2,11 +2,12 @@
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from quant.foreign.config import check
 from quant.model.activation import ACTIVATIONS
 from quant.model.position_bias import BIAS, bucketed
 from quant.model.spec import (
@@ -24,18 +25,16 @@ FURTHEST_MAX = 10**300
 
 _ACTIVATIONS = {theirs: ours for ours, entry in ACTIVATIONS.items() for theirs in entry.names}
 _PARTS = (
-    (r"\b(q|k|query|key)_?(ln|norm|layernorm)\b", "a norm of Q and K behind their projections "
-     "(QK-norm), which has no operation"),
-    (r"\b(experts?|router)\b", "experts, of which a router chooses some for each token, where a "
-     "layer has one network"),
+    (r"^(module|_orig_mod|base_model)\.", "a wrapper about the model: save the model in it"),
+    (r"\b(q|k|query|key)_?(ln|norm|layernorm)\b", "a norm of Q and K behind their projections"),
+    (r"\b(experts?|router)\b", "experts, of which a router chooses some for each token"),
     (r"\b(crossattention|cross_attn|encoder_attn)\b", "attention to another sequence "
      "(cross-attention), where a layer attends to its own"),
     (r"\b(rel_embeddings|pos_(key|query)_proj|pos_q?_?proj|r_[rw]_bias|distance_embedding|"
-     r"linear_pos)\b", "attention between words and distances (disentangled attention), whose "
-     "products have no operation"),
+     r"linear_pos)\b", "attention between words and distances (disentangled attention)"),
     (r"\blora_", "LoRA adapters: fold one into its model (merge_and_unload in peft)"),
-    (r"\brelative_(attention_bias|position_bias_table)\b", "a bias of the scores of each layer's "
-     "own, where all layers share one"),
+    (r"\d\..*\brelative_(attention_bias|position_bias_table)\b", "a bias of the scores of each "
+     "layer's own, where all layers share one"),
     (r"^(model\.)?decoder\.", "a decoder, which reads what it writes"),
 )  # fmt: skip
 """What tensors without a place are of, by their names, where more can be said than the name."""
@@ -60,42 +59,25 @@ class Tensors:
         tensor = self._left.get(name)
         return 0 if tensor is None or not tensor.ndim else len(tensor)
 
+    def there(self, name: str) -> bool:
+        """Whether it is a tensor, a layer or a norm."""
+        return any(f"{name}{end}" in self._left for end in ("", ".weight", ".gamma", "weight"))
+
+    def place(self, prefix: str, names: str) -> str:
+        """The one of several names, parted by "|", that is there; else all of them."""
+        found = (f"{prefix}{name}" for name in names.split("|"))
+        return next(filter(self.there, found), f"{prefix}{names}")
+
+    def begin(self, prefix: str) -> bool:
+        """Whether the names of tensors begin so."""
+        return any(name.startswith(prefix) for name in self._left)
+
     def take(self, name: str) -> Floats:
         """Raises CheckpointError when the checkpoint has no such tensor left."""
         if name not in self._left:
-            raise CheckpointError(f"the tensor {name} is missing")
+            why = self.difference()
+            raise CheckpointError(f"the tensor {name} is missing{why and f': {why}'}")
         return self._left.pop(name)
-
-    def table(self, name: str) -> Floats:
-        """A tensor that must be a matrix."""
-        table = self.take(name)
-        if table.ndim != 2:
-            raise CheckpointError(f"{name} has shape {table.shape}: a row for each entry is needed")
-        return table
-
-    def linear(self, name: str, *targets: str, joint: str = ".") -> Arrays:
-        """A linear layer; with several targets its outputs are split into that many equal parts.
-
-        ``joint`` stands between its name and "weight" or "bias". A bias that is not there is zero.
-        """
-        weight = self.take(f"{name}{joint}weight")
-        there = f"{name}{joint}bias" in self
-        shift = self.take(f"{name}{joint}bias") if there else np.zeros(weight.shape[:1], np.float32)
-        if weight.ndim != 2 or shift.shape != weight.shape[:1] or len(shift) % len(targets):
-            raise CheckpointError(
-                f"{name} has shapes {weight.shape} and {shift.shape}: a matrix and a bias of "
-                f"as many rows are needed, {len(targets)} equal parts"
-            )
-        parts = (np.split(weight, len(targets)), np.split(shift, len(targets)))
-        arrays: Arrays = {}
-        for target, w, b in zip(targets, *parts, strict=True):
-            arrays |= {f"{target}.weight": w, f"{target}.bias": b}
-        return arrays
-
-    def prefix(self, family: str) -> str:
-        """What the names begin with: the family's name, but for an encoder saved alone."""
-        prefix = f"{family}."
-        return prefix if any(name.startswith(prefix) for name in self._left) else ""
 
     def drop(self, *prefixes: str) -> list[str]:
         """Leave out what only training needs; the names."""
@@ -103,6 +85,32 @@ class Tensors:
         for name in dropped:
             del self._left[name]
         return dropped
+
+    def table(self, name: str) -> Floats:
+        """A tensor that must be a matrix."""
+        table = self.take(name)
+        check(table.ndim == 2, f"the shape of {name}", table.shape, "a row for each entry")
+        return table
+
+    def linear(self, name: str, *targets: str, shares: Sequence[int] = ()) -> Arrays:
+        """A linear layer; the outputs of one with several targets are split in these shares.
+
+        A name that ends with "_" has no dot before "weight" and "bias". A bias that is not there is
+        zero. shares: equal ones by default.
+        """
+        name, parts = name if name.endswith("_") else f"{name}.", shares or [1] * len(targets)
+        weight = self.take(f"{name}weight")
+        there = f"{name}bias" in self
+        shift = self.take(f"{name}bias") if there else np.zeros(weight.shape[:1], np.float32)
+        shapes, right = (weight.shape, shift.shape), weight.ndim == 2
+        right = right and shapes[1] == shapes[0][:1] and len(shift) % sum(parts) == 0
+        wanted = f"a matrix and a bias of as many rows, in parts as {parts}"
+        check(right, f"the shape of {name[:-1]}", shapes, wanted)
+        cuts = np.cumsum(parts)[:-1] * (len(shift) // sum(parts))
+        arrays: Arrays = {}
+        for target, w, b in zip(targets, np.split(weight, cuts), np.split(shift, cuts)):
+            arrays |= {f"{target}.weight": w, f"{target}.bias": b}
+        return arrays
 
     def norm(self, name: str, target: str, bias: bool = True) -> Arrays:
         """A norm; a beta that is not there is zero, and without ``bias`` none is looked for."""
@@ -119,18 +127,12 @@ class Tensors:
         Raises CheckpointError for numbers that no bucket of a distance follows from: transformers
         divides by zero there, or reads outside of the table.
         """
-        if buckets < 4 or not buckets // 4 < furthest <= FURTHEST_MAX:
-            raise CheckpointError(
-                f"config.json: relative_attention_num_buckets is {buckets} and "
-                f"relative_attention_max_distance {furthest}: they must be 4 or more, and more "
-                f"than a fourth of the buckets, up to {FURTHEST_MAX:.0e}"
-            )
+        check(buckets >= 4, "relative_attention_num_buckets", buckets, "4 or more")
+        far = f"more than a fourth of the {buckets} buckets, up to {FURTHEST_MAX:.0e}"
+        right = buckets // 4 < furthest <= FURTHEST_MAX
+        check(right, "relative_attention_max_distance", furthest, far)
         table = self.table(name)
-        if len(table) != buckets:
-            raise CheckpointError(
-                f"{name} has {len(table)} rows: there must be {buckets}, one for each bucket of "
-                "distances"
-            )
+        check(len(table) == buckets, f"the number of rows of {name}", len(table), f"{buckets}")
         return {BIAS: bucketed(table, tokens, furthest)}
 
     def difference(self) -> str:
@@ -152,81 +154,52 @@ class Tensors:
 
 
 def integer(config: Config, name: str) -> int:
-    value = config.get(name)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise CheckpointError(f"config.json: {name} is {value!r}: it must be an integer")
+    value: Any = config.get(name)
+    check(type(value) is int, name, value, "an integer")
     return value
 
 
 def number(config: Config, name: str, default: float | None = None) -> float:
     """A field that must be there where no default is given."""
-    value = config.get(name, default)
+    value: Any = config.get(name, default)
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    if not numeric or not abs(value) <= sys.float_info.max:
-        raise CheckpointError(f"config.json: {name} is {value!r}: it must be a finite number")
+    check(numeric and abs(value) <= sys.float_info.max, name, value, "a finite number")
     return float(value)
 
 
-def boolean(config: Config, name: str) -> bool:
-    value = config.get(name)
-    if not isinstance(value, bool):
-        raise CheckpointError(f"config.json: {name} is {value!r}: it must be true or false")
+def boolean(config: Config, name: str, default: bool | None = None) -> bool:
+    value: Any = config.get(name, default)
+    check(isinstance(value, bool), name, value, "true or false")
     return value
 
 
 def head_size(hidden: int, heads: int) -> int:
-    if heads < 1 or hidden % heads:
-        raise CheckpointError(
-            f"config.json: a hidden size of {hidden} cannot be split into {heads} heads"
-        )
+    right = heads >= 1 and hidden % heads == 0
+    check(right, "the number of heads", heads, f"a divisor of the hidden size, {hidden}")
     return hidden // heads
 
 
 def activation(config: Config, name: str) -> str:
     value = config.get(name)
-    if not isinstance(value, str) or value not in _ACTIVATIONS:
-        raise CheckpointError(
-            f"layer.0.ffn.up: the activation {value!r} is not supported: "
-            f"it must be one of {', '.join(_ACTIVATIONS)}"
-        )
-    return _ACTIVATIONS[value]
+    known = isinstance(value, str) and value in _ACTIVATIONS
+    check(known, name, value, f"one of {', '.join(_ACTIVATIONS)}")
+    return _ACTIVATIONS[str(value)]
 
 
 def labels_of(config: Config, classifier: Floats) -> tuple[str, ...]:
     """Names from id2label; a config that leaves out the default two still has LABEL_0, LABEL_1."""
-    count = classifier.shape[0]
-    names = config.get("id2label") or {str(i): f"LABEL_{i}" for i in range(count)}
-    if not isinstance(names, dict):
-        raise CheckpointError(
-            f"config.json: id2label is {names!r}: it must name each output, as in "
-            '{"0": "negative", "1": "positive"}'
-        )
-    outputs = [str(i) for i in range(count)]
-    wrong = [f"output {i} has no name" for i in outputs if i not in names]
-    wrong += [f"there is no output {i}" for i in names if i not in outputs]
-    wrong += [
-        f"it calls output {i} {names[i]!r}"
-        for i in outputs
-        if i in names and not str(names[i] or "").strip()
-    ]
-    if wrong:
-        raise CheckpointError(
-            f"classifier has {count} outputs, but id2label in config.json names {len(names)} "
-            f"labels: {wrong[0]}"
-        )
-    if config.get("num_labels") not in (None, count):
-        raise CheckpointError(
-            f"config.json: num_labels is {config['num_labels']!r}, but classifier has {count} "
-            "outputs, as id2label has names: leave it out"
-        )
-    labels = tuple(str(names[i]) for i in outputs)
-    others = config.get("label2id")
-    for name, index in others.items() if isinstance(others, dict) else ():
-        if name in labels and index != labels.index(name):
-            raise CheckpointError(
-                f"config.json: {name!r} is {index!r} in label2id and {labels.index(name)} in "
-                "id2label: one of the two is wrong"
-            )
+    outputs = [str(i) for i in range(len(classifier))]
+    names = config.get("id2label") or {i: f"LABEL_{i}" for i in outputs}
+    check(isinstance(names, dict), "id2label", names, 'as in {"0": "negative", "1": "positive"}')
+    wrong = {i for i in names if not str(names[i] or "").strip()} | (set(names) ^ set(outputs))
+    every = f"a name for each of the {len(outputs)} outputs of classifier and no other"
+    check(not wrong, "id2label", {i: names.get(i) for i in sorted(wrong)[:3]}, every)
+    count = config.get("num_labels")
+    check(count in (None, len(outputs)), "num_labels", count, f"{len(outputs)}, or left out")
+    labels, others = tuple(str(names[i]) for i in outputs), config.get("label2id")
+    for i, name in enumerate(labels):
+        other = others.get(name, i) if isinstance(others, dict) else i
+        check(other == i, f"{name!r} in label2id", other, f"{i}, as in id2label")
     return labels
 
 
@@ -242,26 +215,20 @@ def answers_of(config: Config, classifier: Floats) -> dict[str, Any]:
 
     Without a problem_type one output is a regression, as in transformers.
     """
-    count, problem = classifier.shape[0], config.get("problem_type")
-    task = REGRESSION if count == 1 else CLASSIFICATION
-    if problem is not None:
-        if not isinstance(problem, str) or problem not in _PROBLEMS:
-            raise CheckpointError(
-                f"config.json: problem_type is {problem!r}: it must be one of "
-                f"{', '.join(_PROBLEMS)}"
-            )
-        task = _PROBLEMS[problem]
-    if count == 1 and task == CLASSIFICATION:
-        raise CheckpointError(
-            "classifier has one output, but problem_type in config.json is "
-            "single_label_classification, which needs 2: one output is a regression"
-        )
+    count, problem = len(classifier), config.get("problem_type")
+    check(
+        problem is None or problem in list(_PROBLEMS),
+        "problem_type",
+        problem,
+        f"one of {', '.join(_PROBLEMS)}",
+    )
+    task = _PROBLEMS[str(problem)] if problem else REGRESSION if count == 1 else CLASSIFICATION
+    one = count == 1 and task == CLASSIFICATION
+    check(not one, "problem_type", problem, "regression, since classifier has one output")
     return {"labels": labels_of(config, classifier), "task": task}
 
 
 def identity(width: int) -> Arrays:
     """The head of an embedding of so many channels, which gives what it reads."""
-    return {
-        "head.0.weight": np.eye(width, dtype=np.float32),
-        "head.0.bias": np.zeros(width, np.float32),
-    }
+    bias = np.zeros(width, np.float32)
+    return {"head.0.weight": np.eye(width, dtype=np.float32), "head.0.bias": bias}

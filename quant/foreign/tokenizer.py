@@ -6,7 +6,7 @@ A quantized model's folder holds the whole tokenizer as the checkpoint's own lib
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 
 from golden import store
 from quant.foreign import sentence
+from quant.foreign.config import content
 from quant.foreign.resolve import Resolved, resolve
 from quant.model.spec import (
     QUESTION_ANSWERING,
@@ -146,51 +147,47 @@ class TextTokenizer:
                     f"the {name} is not UTF-8: character {wrong.start() + 1} is the byte "
                     f"{ord(wrong[0]) & 0xFF:#04x}: convert it, for example with iconv"
                 )
-        minimum = self.least(pair is not None)
-        special = minimum - (1 if pair is None else 2)
-        self._tokenizer.no_truncation()
+
+        def encoding() -> Any:
+            return self._tokenizer.encode(given, pair, is_pretokenized=split)
+
         given = list(text) if split else text
-        encoding = self._tokenizer.encode(given, pair, is_pretokenized=split)
+        self._tokenizer.no_truncation()
+        found, minimum = encoding(), self.least(pair is not None)
+        special = minimum - (1 if pair is None else 2)
         if answer:
-            minimum = special + 1 + sum(part == 0 for part in encoding.sequence_ids)
+            minimum = special + 1 + found.sequence_ids.count(0)
         if limit < minimum:
             raise InputError(
                 f"the limit of {limit} tokens leaves no room for the text: "
                 f"it must be {minimum} or more"
             )
-        empty = whole if len(encoding.ids) <= special else None
-        if answer and pair is not None and 1 not in encoding.sequence_ids:
-            empty = pair
-        if empty is not None:
+        unanswered = answer and pair is not None and 1 not in found.sequence_ids
+        if unanswered or len(found.ids) <= special:
+            empty = str(pair) if unanswered else whole
             raise InputError(f"{empty[:40]!r} holds nothing that the vocabulary knows: give a word")
-        dropped = max(0, len(encoding.ids) - limit)
+        dropped = max(0, len(found.ids) - limit)
         if dropped:
-            strategy = "only_second" if answer else "longest_first"
-            self._tokenizer.enable_truncation(
-                limit, strategy=strategy, direction=self.resolved.side
-            )
-            encoding = self._tokenizer.encode(given, pair, is_pretokenized=split)
-        spelling, begins = _words(encoding, text) if words else ((), ())
-        types = np.asarray(encoding.type_ids, np.int32)
+            cut = {"strategy": "only_second" if answer else "longest_first"}
+            self._tokenizer.enable_truncation(limit, direction=self.resolved.side, **cut)
+            found = encoding()
+        spelling, begins = _words(found, text) if words else ((), ())
+        types = np.asarray(found.type_ids, np.int32)
+        context = (
+            (place, *found.offsets[place])
+            for place, part in enumerate(found.sequence_ids)
+            if answer and part == 1
+        )
         return Tokens(
-            ids=np.asarray(encoding.ids, np.int32),
+            ids=np.asarray(found.ids, np.int32),
             types=types if self.resolved.segments else np.zeros_like(types),
-            words=tuple(encoding.tokens),
+            words=tuple(found.tokens),
             dropped=dropped,
             spelling=spelling,
             begins=begins,
-            context=_context(encoding) if answer else (),
+            context=tuple(context),
             pair=pair or "" if answer else "",
         )
-
-
-def _context(encoding: Any) -> tuple[tuple[int, int, int], ...]:
-    """Of each token of the second text its place and characters."""
-    return tuple(
-        (place, *encoding.offsets[place])
-        for place, part in enumerate(encoding.sequence_ids)
-        if part == 1
-    )
 
 
 def _words(encoding: Any, text: str | Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -222,37 +219,28 @@ def encode(
     position.
     """
     every, asked = spec.task == TOKEN_CLASSIFICATION, spec.task == QUESTION_ANSWERING
-    if every and pair is not None:
-        raise InputError("a model with a class for every token reads one text: give no pair")
-    if spec.pooling == "last" and pair is not None:
-        raise InputError(
-            "a model that reads the token at a text's end reads one text: give no pair"
-        )
+    if pair is not None and (every or spec.pooling == "last"):
+        reads = "with a class for every token" if every else "that reads the token at a text's end"
+        raise InputError(f"a model {reads} reads one text: give no pair")
     if asked and pair is None:
         raise InputError("a question needs the text that answers it: give it as the pair")
     limit = min(most, spec.max_tokens)
     tokens = tokenizer.encode(text, pair, limit=limit, words=every, answer=asked)
-    if (unknown := tokens.ids >= spec.vocabulary).any():
-        place = int(unknown.argmax())
-        raise InputError(
-            f"{tokens.words[place]!r} has the id {tokens.ids[place]}: the model's embedding has "
-            f"{spec.vocabulary} rows: leave it out of the text"
-        )
-    if spec.pooling == "last":
-        _check_end(spec, tokens)
-    if spec.unread is not None and (tokens.ids == spec.unread).any():
-        word = tokens.words[int((tokens.ids == spec.unread).argmax())]
-        raise InputError(
-            f"{word!r} has the id {spec.unread}, which changes every embedding of the text by how "
-            "often it stands there (token_dropout): leave it out of the text"
-        )
-    padding = spec.position_offset - 1  # RoBERTa's positions count what is not padding
-    if spec.position_offset and (tokens.ids == padding).any():
-        word = tokens.words[int((tokens.ids == padding).argmax())]
-        raise InputError(
-            f"{word!r} has the id {padding}, which is padding to the model (pad_token_id) and has "
-            "no position: leave it out of the text"
-        )
+    ids, padding = tokens.ids, spec.position_offset - 1  # RoBERTa's positions count no padding
+    end = int(ids.max()) if spec.end is None else spec.end
+    for wrong, why in (
+        (ids >= spec.vocabulary, f"the model's embedding has {spec.vocabulary} rows"),
+        ((ids == end) & (spec.pooling == "last") & (np.arange(len(ids)) < len(ids) - 1),
+         "the model does not read the tokens behind it, which ends a text"),
+        (ids == spec.unread, "it changes every embedding of the text by how often it stands there "
+         "(token_dropout)"),
+        ((ids == padding) & (padding >= 0), "it is padding to the model (pad_token_id) and has no "
+         "position"),
+    ):  # fmt: skip
+        if wrong.any():
+            place = int(wrong.argmax())
+            word = tokens.words[place]
+            raise InputError(f"{word!r} has the id {ids[place]}, {why}: leave it out of the text")
     if not spec.types:
         return replace(tokens, types=np.zeros_like(tokens.types))
     if (largest := int(tokens.types.max())) >= spec.types:
@@ -261,17 +249,6 @@ def encode(
             f"type{'s' if spec.types > 1 else ''}: give no pair"
         )
     return tokens
-
-
-def _check_end(spec: EncoderSpec, tokens: Tokens) -> None:
-    """Raises InputError where the token that the head reads is not the last one."""
-    end = int(tokens.ids.max()) if spec.end is None else spec.end
-    first = int((tokens.ids == end).argmax())
-    if first < len(tokens.ids) - 1:
-        raise InputError(
-            f"{tokens.words[first]!r} ends the text for the model, which does not read the "
-            f"{len(tokens.ids) - 1 - first} tokens behind it: leave it out of the text"
-        )
 
 
 def _resolved(directory: Path) -> Resolved:
@@ -284,19 +261,10 @@ def _resolved(directory: Path) -> Resolved:
 
 def stored(directory: Path, info: dict[str, Any]) -> Resolved:
     """The tokenizer that calibration wrote. CheckpointError where it is not that of this model."""
-    file, facts = directory / PIPELINE, dict(info.get("tokenizer") or {})
-    try:
-        content = file.read_bytes()
-        if sha256(content).hexdigest() != facts["sha256"]:
-            raise CheckpointError(
-                f"{file}: its SHA-256 is not the one in {store.DESCRIPTION}: calibrate again"
-            )
-        rest = {name: value for name, value in facts.items() if name != "sha256"}
-        return Resolved(pipeline=content.decode(), **rest)
-    except OSError as error:
-        raise CheckpointError(f"cannot read {file}: {error.strerror}: calibrate again") from None
-    except (KeyError, TypeError):
+    pipeline, facts = content(directory / PIPELINE), dict(info.get("tokenizer") or {})
+    same = sha256(pipeline).hexdigest() == facts.pop("sha256", None)
+    if not same or set(facts) != {field.name for field in fields(Resolved)} - {"pipeline"}:
         raise CheckpointError(
-            f"{directory / store.DESCRIPTION}: it says nothing of a tokenizer, as older versions "
-            "wrote it: calibrate again"
-        ) from None
+            f"{directory / PIPELINE} is not the tokenizer in {store.DESCRIPTION}: calibrate again"
+        )
+    return Resolved(pipeline=pipeline.decode(), **facts)

@@ -1,38 +1,20 @@
 """The plain Transformer encoder, as torch.nn.TransformerEncoder has it (Vaswani et al., 2017).
 
-docs/models.md has the fields of the config and the names of the tensors, which are those of
-PyTorch's own state dict. A front end of the user's may give rows in place of the embeddings.
+docs/models.md has the fields of its config. Here is what its row of quant.foreign.layouts cannot
+say by names. A front end of the user's may give rows in place of the embeddings.
 """
 
+from collections.abc import Callable
 from math import sqrt
 from typing import Any
 
 import numpy as np
 
-from golden.model import RMS_HIDDEN_MAX, ROTARY_TABLES_MAX, TOKENS_MAX, Window
-from quant.foreign.rope import rope
-from quant.foreign.tensors import (
-    Config,
-    Tensors,
-    activation,
-    answers_of,
-    boolean,
-    head_size,
-    identity,
-    integer,
-    number,
-)
+from golden.model import RMS_HIDDEN_MAX, TOKENS_MAX, Window
+from quant.foreign.config import Options, check
+from quant.foreign.tensors import boolean, integer, number
 from quant.model.position_bias import BIAS, alibi
-from quant.model.rotary import neighbours, shared, tables
-from quant.model.spec import (
-    EMBEDDING,
-    TOKEN_CLASSIFICATION,
-    Arrays,
-    CheckpointError,
-    EncoderSpec,
-    Floats,
-    check_arrays,
-)
+from quant.model.spec import Arrays, CheckpointError, Floats
 from quant.model.window import Windows
 
 OWN = "bert2rtl-transformer"
@@ -53,186 +35,71 @@ def sinusoids(positions: int, hidden: int) -> Floats:
     return table.astype(np.float32)
 
 
-def transformer(
-    config: Config, tensors: Tensors, task: str | None = None
-) -> tuple[EncoderSpec, Arrays]:
-    """The layout of train.transformer: one linear layer on the mean of the tokens, one, or each.
-
-    task: of an encoder of rows EMBEDDING leaves that layer out.
-    """
-    pre, embedding_norm = boolean(config, "norm_first"), boolean(config, "embedding_norm")
-    _check_norms(pre, embedding_norm, boolean(config, "final_norm"))
-    rows = "rows" in config and boolean(config, "rows")
-    hidden, heads = integer(config, "hidden_size"), integer(config, "num_attention_heads")
-    positions = integer(config, "max_position_embeddings")
-    if not 1 <= positions <= TOKENS_MAX:
-        raise CheckpointError(
-            f"config.json: max_position_embeddings is {positions}: it must be from 1 to "
-            f"{TOKENS_MAX}, the longest sequence that an accelerator takes"
-        )
-    arrays = (
-        _of_rows(config, tensors, positions) if rows else _embedding(config, tensors, positions)
-    )
-    rms, gated = (name in config and boolean(config, name) for name in ("rms_norm", "gated"))
-    if rms and hidden > RMS_HIDDEN_MAX:
-        raise CheckpointError(
-            f"config.json: rms_norm is true with a hidden_size of {hidden}: an RMSNorm takes up to "
-            f"{RMS_HIDDEN_MAX} channels"
-        )
-    if embedding_norm:
-        arrays |= tensors.norm("embedding_norm", "embedding.norm", not rms)
-    size = head_size(hidden, heads)
-    groups = _groups(config, heads)
-    bias = _position_bias(config, tensors, heads, positions)
-    layers = integer(config, "num_hidden_layers")
-    turns, angles = _rotary(config.get("rope_theta"), layers, size, positions)
-    for i in range(layers):
-        source, target = f"encoder.layers.{i}", f"layer.{i}"
-        arrays |= _inputs(tensors, source, target, heads * size, groups * size)
-        arrays |= tensors.linear(f"{source}.self_attn.out_proj", f"{target}.o")
-        arrays |= tensors.norm(f"{source}.norm1", f"{target}.norm1", not rms)
-        arrays |= tensors.linear(f"{source}.linear1", f"{target}.ffn.up")
-        arrays |= tensors.linear(f"{source}.linear2", f"{target}.ffn.down")
-        if gated:
-            arrays |= tensors.linear(f"{source}.linear_gate", f"{target}.ffn.gate")
-        arrays |= tensors.norm(f"{source}.norm2", f"{target}.norm2", not rms)
-    if pre:
-        arrays |= tensors.norm("encoder.norm", "final.norm", not rms)
-    pooling: Any = config.get("pooling")
-    if rows and task == EMBEDDING:
-        tensors.drop("classifier.")
-        arrays |= identity(hidden)
-        answers: dict[str, Any] = {"task": EMBEDDING, "labels": ()}
+def finish(config: Options, arrays: Arrays, fields: dict[str, Any]) -> None:
+    """The tables of tokens and positions, which are zeros where rows take their place, and ALiBi"""
+    positions, hidden = fields["positions"], fields["hidden"]
+    right = 1 <= positions <= TOKENS_MAX
+    check(right, "max_position_embeddings", positions, f"1 to {TOKENS_MAX}, as an accelerator has")
+    right = not fields["rms_norm"] or hidden <= RMS_HIDDEN_MAX
+    check(right, "hidden_size", hidden, f"at most {RMS_HIDDEN_MAX} with rms_norm")
+    if fields["rows"]:
+        hidden = len(arrays.get("layer.0.norm1.gamma", ()))
+        arrays["embedding.token"] = np.zeros((positions, hidden), np.float32)
+        for name in ("vocab_size", "scale_embedding", "sinusoids"):
+            check(not config[name], name, config[name], "left out with rows, which have that in")
     else:
-        arrays |= tensors.linear("classifier", "head.0")
-        answers = answers_of(config, arrays["head.0.weight"])
-    if pooling == "none" and answers["task"] != EMBEDDING:
-        answers["task"] = TOKEN_CLASSIFICATION
-    spec = EncoderSpec(
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        head_size=size,
-        ffn=integer(config, "intermediate_size"),
-        vocabulary=positions if rows else integer(config, "vocab_size"),
-        positions=positions,
-        norm="pre" if pre else "post",
-        embedding_norm=embedding_norm,
-        pooling=pooling,
-        activation=activation(config, "hidden_act"),
-        epsilon=number(config, "layer_norm_eps"),
-        position_bias=bool(bias),
-        windows=_windows(config.get("window"), layers),
-        rotary=turns,
-        kv_heads=0 if groups == heads else groups,
-        gated=gated,
-        rms_norm=rms,
-        given=rows,
-        rows=rows,
-        **answers,
-    )
-    arrays |= bias | angles
-    check_arrays(spec, arrays)  # so that every head is where the order of its channels changes
-    for i in range(layers):
-        if spec.table(i) is not None:
-            arrays = neighbours(arrays, f"layer.{i}", size, size)
-        if spec.kv_heads:
-            arrays = shared(arrays, f"layer.{i}", heads, groups)
-    return spec, arrays
+        words = arrays["embedding.token"]
+        if boolean(config, "scale_embedding"):
+            arrays["embedding.token"] = words * np.float32(sqrt(words.shape[1]))
+        if boolean(config, "sinusoids", True):
+            arrays["embedding.position"] = sinusoids(positions, words.shape[1])
+    if config.said("position_bias") == ALIBI:
+        arrays[BIAS], fields["position_bias"] = alibi(fields["heads"], positions), True
 
 
-def _embedding(config: Config, tensors: Tensors, positions: int) -> Arrays:
-    words = tensors.table("embedding.weight")
-    if boolean(config, "scale_embedding"):
-        words = words * np.float32(sqrt(words.shape[1]))
-    table = sinusoids(positions, words.shape[1])
-    if "sinusoids" in config and not boolean(config, "sinusoids"):
-        table = np.zeros_like(table)
-    return {"embedding.token": words, "embedding.position": table}
-
-
-def _of_rows(config: Config, tensors: Tensors, positions: int) -> Arrays:
-    """Zeros, which rows take the place of; they have all of an embedding in them."""
-    for name in ("vocab_size", "scale_embedding", "sinusoids"):
-        if config.get(name) not in (None, False):
-            raise CheckpointError(
-                f"config.json: {name} is {config[name]!r} and rows true: the rows are those of "
-                f"your front end, which does all of that: leave {name} out"
-            )
-    zeros = np.zeros((positions, tensors.width("encoder.layers.0.norm1.weight")), np.float32)
-    return {"embedding.token": zeros, "embedding.position": zeros.copy()}
-
-
-def _groups(config: Config, heads: int) -> int:
-    """Heads of K and V."""
-    if config.get("num_key_value_heads") is None:
-        return heads
-    groups = integer(config, "num_key_value_heads")
-    if groups < 1 or heads % groups:
+def _norm(config: Options) -> str:
+    names = ("norm_first", "embedding_norm", "final_norm")
+    pre, embedding, final = chosen = [boolean(config, name) for name in names]
+    if pre != final or not (pre or embedding):
         raise CheckpointError(
-            f"config.json: num_key_value_heads is {groups}: it must be a divisor of "
-            f"num_attention_heads, {heads}"
+            f"config.json: {', '.join(names)} are {chosen}: int8 operands come from one norm, so "
+            "it must be norm_first and final_norm, or embedding_norm without both"
         )
-    return groups
+    return "pre" if pre else "post"
 
 
-def _inputs(tensors: Tensors, source: str, target: str, inner: int, keys: int) -> Arrays:
-    """Q, K and V: `inner` rows of one matrix, and twice `keys`."""
-    if inner == keys:
-        names = [f"{target}.{name}" for name in "qkv"]
-        return tensors.linear(f"{source}.self_attn.in_proj", *names, joint="_")
-    joint = tensors.linear(f"{source}.self_attn.in_proj", target, joint="_")
-    return {
-        f"{target}.{name}.{part}": rows
-        for part in ("weight", "bias")
-        for name, rows in zip("qkv", np.split(joint[f"{target}.{part}"], [inner, inner + keys]))
-    }
+def _flag(name: str, default: bool | None = False) -> Callable[[Options], bool]:
+    return lambda config: boolean(config, name, default)
 
 
-def _each(name: str, value: Any, layers: int, one: bool) -> list[Any]:
-    """The value of each layer; one: it is not a list of them."""
-    found = [value] * layers if one else value
-    if len(found) != layers:
-        raise CheckpointError(
-            f"config.json: {name} is {value!r}: a list must have one for each of "
-            f"the {layers} layers"
-        )
-    return list(found)
+def _buckets(config: Options) -> bool:
+    kind = config.get("position_bias", NONE)
+    check(kind in BIASES, "position_bias", kind, f"one of {', '.join(BIASES)}")
+    return bool(kind == BUCKETS)
 
 
-def _rotary(
-    value: Any, layers: int, size: int, positions: int
-) -> tuple[tuple[int | None, ...], Arrays]:
-    """The table of each layer, and all tables.
-
-    value: the base of all layers, or a list with one for each; null where Q and K are not turned.
-    """
-    each = _each("rope_theta", value, layers, not isinstance(value, list))
-    for base in each:
-        if base is not None and not 1 <= number({"rope_theta": base}, "rope_theta") <= BASE_MAX:
-            raise CheckpointError(
-                f"config.json: rope_theta has {base}: a base must be from 1 to {BASE_MAX:,}"
-            )
-    bases = list(dict.fromkeys(base for base in each if base is not None))
-    if not bases:
-        return (), {}
-    if size % 2 or len(bases) > ROTARY_TABLES_MAX:
-        raise CheckpointError(
-            f"layer.0.q: rope_theta is {value!r} and a head has {size} channels: it must have at "
-            f"most {ROTARY_TABLES_MAX} different numbers, and the channels are turned in pairs"
-        )
-    arrays: Arrays = {}
-    for j, base in enumerate(bases):
-        found = tables(rope({"rope_theta": base}, size).frequencies, positions, size)
-        arrays |= dict(zip((f"rotary.{j}.cos", f"rotary.{j}.sin"), found, strict=True))
-    return tuple(None if base is None else bases.index(base) for base in each), arrays
+def _each(config: Options, name: str, several: bool) -> list[Any]:
+    """The value of each layer, of a list with one for each or of one for all."""
+    value, layers = config[name], integer(config, "num_hidden_layers")
+    right = not several or len(value) == layers
+    check(right, name, value, f"one for all layers, or a list for the {layers} layers")
+    return list(value) if several else [value] * layers
 
 
-def _windows(value: Any, layers: int) -> Windows:
+def _bases(config: Options) -> tuple[float | None, ...]:
+    """The base of each layer; None where Q and K are not turned."""
+    found = _each(config, "rope_theta", isinstance(config["rope_theta"], list))
+    for base in found:
+        right = base is None or 1 <= number({"rope_theta": base}, "rope_theta") <= BASE_MAX
+        check(right, "rope_theta", base, f"a base from 1 to {BASE_MAX:,}")
+    return () if set(found) <= {None} else tuple(found)
+
+
+def _windows(config: Options) -> Windows:
     """Of [before, after], for all layers, or of a list with one for each, null for no window."""
-    listed = isinstance(value, list)
-    one = not listed or (len(value) == 2 and not any(isinstance(x, list) for x in value))
-    found = tuple(_window(pair) for pair in _each("window", value, layers, one))
+    value = config["window"]
+    pairs = isinstance(value, list) and (len(value) != 2 or any(isinstance(x, list) for x in value))
+    found = tuple(map(_window, _each(config, "window", pairs)))
     return found if any(found) else ()
 
 
@@ -243,40 +110,19 @@ def _window(pair: Any) -> Window | None:
         before, after = pair
         return Window(before, after)
     except (TypeError, ValueError):
-        raise CheckpointError(
-            f"config.json: window is {pair!r}: it must be [before, after], the keys about its own "
-            f"that a query sees, each 0 to {TOKENS_MAX - 1:,} or null for all"
-        ) from None
+        allowed = f"[before, after], the keys a query sees, 0 to {TOKENS_MAX - 1:,} or null for all"
+        raise CheckpointError(f"config.json: window is {pair!r}: it must be {allowed}") from None
 
 
-def _position_bias(config: Config, tensors: Tensors, heads: int, tokens: int) -> Arrays:
-    """The bias of the scores; empty where there is none."""
-    kind = config.get("position_bias", NONE)
-    if kind not in BIASES:
-        raise CheckpointError(
-            f"config.json: position_bias is {kind!r}: it must be one of {', '.join(BIASES)}"
-        )
-    if kind == ALIBI:
-        return {BIAS: alibi(heads, tokens)}
-    if kind == NONE:
-        return {}
-    count, furthest = (
-        integer(config, f"relative_attention_{name}") for name in ("num_buckets", "max_distance")
-    )
-    return tensors.position_bias("relative_attention_bias.weight", count, furthest, tokens)
-
-
-def _check_norms(pre: bool, embedding_norm: bool, final_norm: bool) -> None:
-    for wrong, why in (
-        (pre and not final_norm, "final.norm: norm_first without a norm after the last layer"),
-        (not pre and final_norm, "final.norm: a second norm after the last layer's own"),
-        (
-            not pre and not embedding_norm,
-            "embedding.norm: post-norm layers on an embedding without a norm",
-        ),
-    ):
-        if wrong:
-            raise CheckpointError(
-                f"{why} is not supported: layers read int8 operands, which one norm gives: train "
-                "with norm_first and final_norm, or with embedding_norm alone"
-            )
+CONFIG: dict[str, Callable[[Options], Any]] = {
+    "norm": _norm,
+    **{name: _flag(name) for name in ("gated", "rms_norm", "rows")},
+    "given": _flag("rows"),
+    "embedding_norm": _flag("embedding_norm", None),
+    "vocabulary": lambda c: integer(c, "max_position_embeddings" if c["rows"] else "vocab_size"),
+    "pooling": lambda c: c["pooling"],
+    "position_bias": _buckets,
+    "rotary": _bases,
+    "windows": _windows,
+}
+"""Fields of EncoderSpec, and how its options say them."""

@@ -23,7 +23,6 @@ Images = tuple[NDArray[np.uint8], NDArray[np.int64]]
 """Images [n, height, width] and their labels [n]."""
 
 LABELS = tuple("0123456789")
-
 _SEED = 2026
 _SPLITS = {"train": (54, None), "validation": (36, 54), "test": (0, 36)}
 """First and last of each label, in their order."""

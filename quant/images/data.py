@@ -5,7 +5,6 @@ A folder has a folder of files for each class, called like it, or files without 
 one name a line. A file by itself has no label. Files of rows are .npy files.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -69,20 +68,29 @@ def stream(
     inputs: as EncoderSpec.inputs. names, layout, task, empty: as of `stream_texts`. The text of an
     image or a file of rows is its name; a class for every row has no tags.
     """
-    path = Path(source)
+    path, suffixes = Path(source), _SUFFIXES.get(inputs, ())
     if inputs != TEXTS and task == TOKEN_CLASSIFICATION:
         names, task = (), CLASSIFICATION
+    options: dict[str, Any] = {"names": names, "task": task, "empty": empty}
     if inputs == TEXTS:
-        yield from stream_texts(path, names=names, layout=layout, task=task, empty=empty)
+        yield from stream_texts(path, layout=layout, **options)
     elif inputs == IMAGES and str(source) in CORPORA:
         images, labels = CORPORA[str(source)](split)
         for place, (image, label) in enumerate(zip(images, labels, strict=True), 1):
             yield Review(f"{source} {split} {place}", int(label), image=image)
     elif path.is_dir():
-        yield from _folder(path, _SUFFIXES[inputs], names if task == CLASSIFICATION else ())
+        files = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in suffixes]
+        below = [file.relative_to(path).parts for file in files]
+        if not (shown := [parts for parts in below if not any(x[0] == "." for x in parts)]):
+            raise TextError(f"{path} holds no file of {', '.join(suffixes)}")
+        for kind, *rest in shown:
+            named = rest and names and task == CLASSIFICATION
+            yield Review(
+                str(path.joinpath(kind, *rest)), _class(path / kind, names) if named else None
+            )
     elif path.suffix.lower() in TABLES:
         layout = replace(layout or Layout(), texts=COLUMNS)
-        for review in stream_texts(path, names=names, layout=layout, task=task, empty=empty):
+        for review in stream_texts(path, layout=layout, **options):
             text = str(path.parent / review.text) if review.present else ""
             yield replace(review, text=text)
     elif path.is_file():
@@ -91,20 +99,12 @@ def stream(
         raise TextError(
             f"no {inputs} at {str(source)!r}: give {f'{DIGITS}, ' * (inputs == IMAGES)}a folder "
             f"with a folder of {inputs} for each class, a {', '.join(TABLES)} file that names "
-            f"{inputs}, or a single {' or '.join(_SUFFIXES[inputs])} file"
+            f"{inputs}, or a single {' or '.join(suffixes)} file"
         )
 
 
-def _folder(path: Path, suffixes: tuple[str, ...], names: tuple[str, ...]) -> Iterator[Review]:
-    found = (file.relative_to(path) for file in sorted(path.rglob("*")))
-    files = [path / file for file in found if not re.search(r"(^|/)\.", file.as_posix())]
-    files = [file for file in files if file.suffix.lower() in suffixes]
-    if not files:
-        raise TextError(f"{path} holds no file of {', '.join(suffixes)}")
-    for file in files:
-        kind = file.relative_to(path).parts[0]
-        try:
-            label = class_of(kind, names) if names and file.parent != path else None
-        except UserError as error:
-            raise TextError(f"{path / kind}: its name {error}") from None
-        yield Review(str(file), label)
+def _class(folder: Path, names: tuple[str, ...]) -> int:
+    try:
+        return class_of(folder.name, names)
+    except UserError as error:
+        raise TextError(f"{folder}: its name {error}") from None

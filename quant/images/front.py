@@ -24,6 +24,7 @@ from PIL import Image
 
 from golden import store
 from golden.model import TOKENS_MAX
+from quant.images.files import saying
 from quant.model.spec import CheckpointError, Floats, InputError
 
 FILE = "front.npz"
@@ -107,11 +108,10 @@ class Front:
                 f"width, 3], one side at most {_LONGEST} times the other"
             )
         found = _values(self.processor, Image.fromarray(image), self.channels, **options)
-        taken = (self.channels, self.height, self.width)
-        if found.shape != taken:
+        if found.shape != (self.channels, self.height, self.width):
             raise InputError(
                 f"the image is {shape}, and {PREPROCESSOR} makes {list(found.shape)} of it: the "
-                f"model takes {list(taken)}: resize or cut it first"
+                f"model takes {[self.channels, self.height, self.width]}: resize or cut it first"
             )
         return found
 
@@ -152,19 +152,15 @@ class Front:
 
 def stored(folder: Path, facts: Mapping[str, Any]) -> Front:
     """The front end that `save` wrote; CheckpointError where it is not that of this model."""
-    try:
+    what = f"{folder / FILE} is not the front end in {store.DESCRIPTION}"
+    with saying(CheckpointError, what, "calibrate again"):
         content = (folder / FILE).read_bytes()
         if sha256(content).hexdigest() != facts["sha256"]:
             raise ValueError("its SHA-256 is another")
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in _ARRAYS}
-        others = {name: facts[name] for name in _OTHERS}
-        return Front(**arrays, **others | {"names": tuple(facts["names"])})
-    except Exception as error:  # of the system and NumPy, and by what somebody wrote into the JSON
-        raise CheckpointError(
-            f"{folder / FILE} is not the front end in {store.DESCRIPTION} ({_said(error)}): "
-            "calibrate again"
-        ) from None
+        others = {name: facts[name] for name in _OTHERS} | {"names": tuple(facts["names"])}
+        return Front(**arrays, **others)
 
 
 def read(
@@ -191,32 +187,19 @@ def read(
 def _processor(folder: Path) -> Any:
     from transformers import AutoImageProcessor
 
-    try:
-        found = AutoImageProcessor.from_pretrained(
-            folder, backend="pil", trust_remote_code=False, local_files_only=True
-        )
+    what = f"{folder} has no image processor that transformers runs by Pillow"
+    with saying(CheckpointError, what, f"{' or '.join(PROCESSORS)} must name one"):
+        options = {"trust_remote_code": False, "local_files_only": True}
+        found = AutoImageProcessor.from_pretrained(folder, backend="pil", **options)
         if found.backend != "pil":
             raise ValueError(f"{type(found).__name__} needs torchvision")
-    except Exception as error:  # whatever the file's options make the library raise
-        raise CheckpointError(
-            f"{folder}: {' or '.join(PROCESSORS)} must name an image processor that transformers "
-            f"runs by Pillow, as its save_pretrained writes it ({_said(error)})"
-        ) from None
-    return found
+        return found
 
 
 def _values(processor: Any, image: Image.Image, channels: int, **options: Any) -> Floats:
-    try:
+    what = f"{type(processor).__name__} takes no image of {image.height} x {image.width} pixels"
+    advice = f"mend {PREPROCESSOR}, or give another image"
+    with saying(InputError, what, advice), np.errstate(all="ignore"):
         image = image.convert("L" if channels == 1 else "RGB")
-        with np.errstate(all="ignore"):
-            found = processor(image, return_tensors="np", **options)["pixel_values"]
+        found = processor(image, return_tensors="np", **options)["pixel_values"]
         return np.asarray(found[0], np.float32)
-    except Exception as error:  # of transformers, Pillow and NumPy, whatever an option makes of it
-        raise InputError(
-            f"{type(processor).__name__} of transformers takes no image of {image.height} x "
-            f"{image.width} pixels ({_said(error)}): mend {PREPROCESSOR}, or give another image"
-        ) from None
-
-
-def _said(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]

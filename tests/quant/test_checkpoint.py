@@ -65,9 +65,7 @@ def test_weights_may_be_in_several_files(tmp_path: Path) -> None:
     directory = tiny.write(tmp_path / "parts", arrays={n: arrays[n] for n in names[:9]})
     (directory / "model.safetensors").rename(directory / "first.safetensors")
     save_file({n: arrays[n] for n in names[9:]}, directory / "second.safetensors")
-    with pytest.raises(
-        CheckpointError, match=r"several weight files \(first.*second.safetensors\)"
-    ):
+    with pytest.raises(CheckpointError, match=r"index.json must say which of first.*second.safe"):
         load(directory)
     files = {n: f"{'first' if n in names[:9] else 'second'}.safetensors" for n in names}
     index = directory / "model.safetensors.index.json"
@@ -93,21 +91,16 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"id2label": {"0": "a"}}, "3 outputs, but id2label .* names 1 labels: output 1 has no"),
-        ({"id2label": {"0": "a", "1": "b", "3": "c"}}, "names 3 labels: output 2 has no name"),
-        ({"id2label": dict.fromkeys("0312", "a")}, "names 4 labels: there is no output 3"),
-        (
-            {"id2label": {"0": "a", "1": "b", "2": "a"}},
-            "the labels 'a' and 'a' are one name .*: rename one in id2label",
-        ),
+        *(({"id2label": names}, "id2label is .* 3 outputs of classifier") for names in (
+            {"0": "a"}, {"0": "a", "1": "b", "3": "c"}, dict.fromkeys("0312", "a"),
+            {"0": "a", "1": None, "2": "b"}, {"0": "a", "1": "b", "2": " "})),
+        ({"id2label": {"0": "a", "1": "b", "2": "a"}}, "the labels 'a' and 'a' are one name"),
         ({"id2label": {"0": "US", "1": "b", "2": " US"}}, "'US' and ' US' are one name"),
-        ({"id2label": {"0": "a", "1": None, "2": "b"}}, "it calls output 1 None"),
-        ({"id2label": {"0": "a", "1": "b", "2": " "}}, "it calls output 2 ' '"),
-        ({"label2id": {"bad": 1, "good": 1}}, "'bad' is 1 in label2id and 0 in id2label"),
-        ({"label2id": {"mixed": "2"}}, "'mixed' is '2' in label2id and 2 in id2label"),
-        ({"num_labels": 2}, "num_labels is 2, but classifier has 3 outputs"),
+        ({"label2id": {"bad": 1, "good": 1}}, "'bad' in label2id is 1"),
+        ({"label2id": {"mixed": "2"}}, "'mixed' in label2id is '2'"),
+        ({"num_labels": 2}, "num_labels is 2"),
     ],
-)
+)  # fmt: skip
 def test_refuses_a_config(tmp_path: Path, change: dict, message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
         load(tiny.write(tmp_path, change))
@@ -118,7 +111,7 @@ def test_refuses_tensors(tmp_path: Path) -> None:
     cases: list[tuple[str, dict, str]] = [
         ("type", {"classifier.bias": np.zeros(3, np.int8)}, "classifier.bias has type I8: weights"),
         ("nan", {"classifier.bias": np.full(3, np.inf, np.float32)}, "head.1.bias holds a value"),
-        ("flat", {"classifier.weight": np.zeros(3, np.float32)}, "classifier has shapes .3,. and"),
+        ("flat", {"classifier.weight": np.zeros(3, np.float32)}, "the shape of classifier is"),
     ]
     for name, change, message in cases:
         with pytest.raises(CheckpointError, match=message):
@@ -127,24 +120,15 @@ def test_refuses_tensors(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("config", [True, False])
 @pytest.mark.parametrize(
-    ("file", "message"),
+    "file",
     [
-        (
-            "adapter_config.json",
-            "adapter_config.json says that .* adapter: fold it into its model, b",
-        ),
-        ("adapter_model.safetensors", "adapter_model.safetensors is an adapter: fold it into"),
-        ("model.gguf", "model.gguf is GGUF, the weights of llama.cpp: give the checkpoint that"),
-        ("model.onnx", "model.onnx is ONNX, a graph with its weights: give the checkpoint that"),
-        ("onnx/model.onnx", "model.onnx is ONNX, a graph with its weights: give the checkpoint"),
-        ("tf_model.h5", "tf_model.h5 is the weights of TensorFlow: give the checkpoint that"),
-        ("bert.ckpt.index", "bert.ckpt.index is the weights of TensorFlow or Lightning: give"),
-        ("flax_model.msgpack", "flax_model.msgpack is the weights of Flax: give the checkpoint"),
-        ("pytorch_model.bin", "only as a pickle .pytorch_model.bin., .*: save the model with safe"),
+        *("adapter_config.json", "adapter_model.safetensors", "model.gguf", "model.onnx"),
+        *("onnx/model.onnx", "tf_model.h5", "bert.ckpt.index", "flax_model.msgpack"),
+        "pytorch_model.bin",
     ],
 )
 def test_a_folder_with_something_else_says_what_lies_there(
-    file: str, message: str, config: bool, tmp_path: Path
+    file: str, config: bool, tmp_path: Path
 ) -> None:
     tiny.write(tmp_path)
     (tmp_path / "model.safetensors").unlink()
@@ -152,48 +136,36 @@ def test_a_folder_with_something_else_says_what_lies_there(
         (tmp_path / "config.json").unlink()
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text('{"base_model_name_or_path": "bert-base-uncased"}')
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(CheckpointError, match=f"{Path(file).name} is .*: give a checkpoint with"):
         load(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "prefix", ["module.", "_orig_mod.", "base_model.model.", "module._orig_mod."]
-)
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "base_model.model."])
 def test_a_wrapper_about_the_model_is_said(prefix: str, tmp_path: Path) -> None:
     wrapped = {f"{prefix}{name}": tensor for name, tensor in tiny.tensors().items()}
-    first = next(one for one in ("module.", "_orig_mod.", "base_model.") if prefix.startswith(one))
-    with pytest.raises(CheckpointError, match=f"the tensors are called {first}.*: save "):
+    with pytest.raises(CheckpointError, match=r"is missing: .* a wrapper about the model: save"):
         load(tiny.write(tmp_path, arrays=wrapped))
 
 
 def test_refuses_files(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"no checkpoint directory .*nowhere: it must exist"):
-        load(tmp_path / "nowhere")
+    def refused(words: str, folder: Path) -> None:
+        with pytest.raises(CheckpointError, match=words):
+            load(folder)
+
+    refused(r"no checkpoint directory .*nowhere: it must exist", tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(CheckpointError, match=r"has no config.json"):
-        load(tmp_path / "empty")
+    refused("has no config.json", tmp_path / "empty")
     directory = tiny.write(tmp_path / "model")
     weights = directory / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-50])
-    with pytest.raises(CheckpointError, match=r"is not a valid safetensors file .*: copy it again"):
-        load(directory)
-    weights.write_bytes(b"nonsense")
-    with pytest.raises(CheckpointError, match=r"is not a valid safetensors file"):
-        load(directory)
+    for content in (weights.read_bytes()[:-50], b"nonsense"):
+        weights.write_bytes(content)
+        refused(r"is not a valid safetensors file .*: copy it again", directory)
     weights.unlink()
-    with pytest.raises(CheckpointError, match=r"has no \*.safetensors file"):
-        load(directory)
-    (directory / "pytorch_model.bin").write_bytes(b"\x80\x04")
-    with pytest.raises(
-        CheckpointError, match=r"only as a pickle .pytorch_model.bin., which can run"
-    ):
-        load(directory)
+    refused(r"has no \*.safetensors file", directory)
     (directory / "config.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"config.json is not JSON"):
-        load(directory)
+    refused("config.json is not JSON", directory)
     (directory / "config.json").write_text("[]")
-    with pytest.raises(CheckpointError, match=r"config.json must hold a JSON object"):
-        load(directory)
+    refused("config.json must hold a JSON object", directory)
 
 
 def test_labels_without_names_are_numbered(tmp_path: Path) -> None:
@@ -224,7 +196,7 @@ def test_the_fused_layout_is_the_same_encoder(tmp_path: Path) -> None:
         np.testing.assert_array_equal(array, bert.arrays[twin])
     del arrays["classifier.weight"], arrays["classifier.bias"]
     arrays["mlm.bias"] = np.zeros(12, np.float32)
-    with pytest.raises(CheckpointError, match=r"not those of bert2rtl-fused"):
+    with pytest.raises(CheckpointError, match=r"classifier.weight is missing"):
         load(tiny.write(tmp_path / "pretrained", config, arrays))
 
 

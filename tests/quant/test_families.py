@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +80,9 @@ def test_a_checkpoint_read_wrong_is_refused_with_the_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zoo.saved(tmp_path, "BertModel")
-    bert = layouts.FAMILIES["bert"]
-    swapped = {**bert.parts, "q": bert.parts["k"], "k": bert.parts["q"]}
-    monkeypatch.setitem(layouts.FAMILIES, "bert", replace(bert, parts=swapped))
+    q, k = layouts.PARTS["q"], layouts.PARTS["k"]
+    monkeypatch.setitem(layouts.PARTS, "q", k)
+    monkeypatch.setitem(layouts.PARTS, "k", q)
     with pytest.raises(CheckpointError, match=r"transformers' own BertModel by [0-9.]+ of the la"):
         proved(load(tmp_path))
     monkeypatch.undo()
@@ -114,51 +113,40 @@ def test_an_unknown_option_is_tried_and_without_torch_refused_by_name(
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("BertModel", {"model_type": "umt5"}, "'umt5' cannot run: no row of quant/foreign/layouts.py"),
-    ("BertModel", {"model_type": "llama"}, "transformers has it as a decoder, which predicts"),
-    ("BertModel", {"model_type": "new"}, "no class for it, and remote code is never run"),
-    ("BertModel", {"model_type": None}, "model_type is None: it must name the family"),
+    *(("BertModel", {"model_type": name}, f"'{name}' cannot run: no row") for name in
+      ("umt5", "llama", "new")),
     ("BertModel", {"architectures": ["BertForMaskedLM"]}, "--task embedding takes the encoder"),
-    ("BertModel", {"architectures": ["MyBert"]}, "architectures is ['MyBert']: nothing here"),
     ("BertModel", {"architectures": ["BertForQuestionAnswering"]}, "qa_outputs.weight is missing"),
     ("BertForTokenClassification", {"architectures": ["BertModel"]}, "classifier.bias has no pla"),
-    ("BertModel", {"is_causal": True}, "whether the mask is causal depends"),
-    ("BertModel", {"hidden_size": "24"}, "Field 'hidden_size' expected int, got str"),
-    ("BertModel", {"num_attention_heads": 5}, "a hidden size of 24 cannot be split into 5"),
-    ("BertModel", {"num_attention_heads": 0}, "cannot be split into 0 heads"),
-    ("BertModel", {"hidden_act": "xielu"}, "the activation 'xielu' is not supported"),
+    ("BertModel", {"is_causal": True}, "is_causal is True"),
+    ("BertModel", {"num_attention_heads": 5}, "number of heads is 5"),
+    ("BertModel", {"num_attention_heads": 0}, "number of heads is 0"),
     ("BertModel", {"vocab_size": 41}, "embedding.token has shape 40 x 24: the config asks for 41"),
     ("BertModel", {"intermediate_size": 24}, "layer.0.ffn.up.weight has shape 36 x 24"),
     ("BertModel", {"num_hidden_layers": 3}, "layer.2.attention.self.query.weight is missing"),
     ("BertModel", {"num_hidden_layers": 1}, "has no place in this encoder (16 such tensors)"),
     ("BertModel", {"layer_norm_eps": 0.0}, "epsilon is 0.0: it must be above 0"),
-    ("ElectraForSequenceClassification", {"embedding_size": 25}, "an embedding of 25 channels"),
-    ("AlbertModel", {"num_hidden_groups": 3}, "num_hidden_groups is 3 and inner_group_num 1"),
-    ("euro bos", {"classifier_pooling": "late"}, "classifier_pooling is 'late': it must be bos"),
-    ("euro bos", {"clf_pooling": "mean"}, "clf_pooling is 'mean', which nothing here follows"),
-    ("euro", {"num_key_value_heads": 3}, "num_key_value_heads is 3: it must be a divisor"),
-    ("euro", {"head_dim": 8}, "head_dim is 8: it must be the hidden size over the heads"),
-    ("nomic", {"rope_parameters": zoo.LINEAR | {"rope_type": "dynamic"}}, "the type 'dynamic'"),
-    ("nomic", {"rope_parameters": zoo.LINEAR | {"factor": 0}}, "which gives no frequencies"),
-    ("nomic", {"rope_parameters": 3}, "transformers cannot read it"),
-    ("nomic", {"prenorm": True}, "prenorm is True, which nothing here follows: it must be False"),
-    ("nomic", {"activation_function": "geglu"}, "activation_function is 'geglu'"),
-    ("nomic", {"n_embd": 24}, "n_embd and hidden_size are one option: leave one of them out"),
-    ("gte", {"logn_attention_scale": True}, "logn_attention_scale is True"),
-    ("modern", {"layer_types": ["full_attention"]}, "layer_types"),
-    ("modern class", {"classifier_pooling": "max"}, "classifier_pooling"),
-    ("esm", {"position_embedding_type": "relative_key"}, "it must be 'rotary' or 'absolute'"),
-    ("esm", {"mask_token_id": 40}, "mask_token_id is 40: it must be a row of the embedding"),
-    ("esm", {"hidden_act": "relu"}, "hidden_act is 'relu'"),
-    ("T5", {"feed_forward_proj": "gated-other-gelu"}, "feed_forward_proj"),
+    ("nomic", {"rope_parameters": zoo.LINEAR | {"rope_type": "dynamic"}}, "rope_type is 'dynamic'"),
     ("T5", {"d_kv": 7}, "layer.0.q"),
-    ("T5", {"relative_attention_num_buckets": 16}, "has 32 rows: there must be 16"),
-    ("T5", {"relative_attention_num_buckets": -8}, "num_buckets is -8 and"),
+    ("T5", {"relative_attention_num_buckets": 16}, "is 32: it must be 16"),
     ("T5", {"architectures": ["T5Model"]}, "T5EncoderModel or T5ForTokenClassification"),
     ("CLIP", {"is_causal": True, "eos_token_id": 7}, "ends a text with 519: one of the two"),
     ("CLIP", {"architectures": ["CLIPX"]}, "CLIPTextModelWithProjection"),
     ("CLIP whole", {"model_type": "siglip"}, "must be 'siglip_vision_model', as siglip has it"),
-    ("CLIP whole", {"vision_config": 3}, "vision_config must hold the options of one side"),
+    *((case, {name: value}, name) for case, name, value in (
+        ("BertModel", "model_type", None), ("BertModel", "architectures", ["MyBert"]),
+        ("BertModel", "hidden_size", "24"), ("BertModel", "hidden_act", "xielu"),
+        ("ElectraForSequenceClassification", "embedding_size", 25),
+        ("AlbertModel", "num_hidden_groups", 3), ("euro bos", "classifier_pooling", "late"),
+        ("euro bos", "clf_pooling", "mean"), ("euro", "num_key_value_heads", 3),
+        ("euro", "head_dim", 8), ("nomic", "rope_parameters", zoo.LINEAR | {"factor": 0}),
+        ("nomic", "rope_parameters", 3), ("nomic", "prenorm", True), ("nomic", "n_embd", 24),
+        ("nomic", "activation_function", "geglu"), ("gte", "logn_attention_scale", True),
+        ("modern", "layer_types", ["full_attention"]), ("esm", "hidden_act", "relu"),
+        ("modern class", "classifier_pooling", "max"), ("esm", "mask_token_id", 40),
+        ("esm", "position_embedding_type", "relative_key"),
+        ("T5", "feed_forward_proj", "gated-other-gelu"), ("CLIP whole", "vision_config", 3),
+        ("T5", "relative_attention_num_buckets", -8))),
 ]  # fmt: skip
 
 
@@ -285,7 +273,7 @@ def test_the_frequencies_of_an_esm_are_its_file_s(tmp_path: Path) -> None:
     np.testing.assert_array_equal(half[2::2], found.arrays["rotary.0.cos"][1 : len(half) // 2])
     arrays[name] = arrays[name][1:]
     save_file(arrays, tmp_path / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"inv_freq has shape \(2,\): a head of 6 channels"):
+    with pytest.raises(CheckpointError, match=r"inv_freq'\] is \(2,\): it must be \(3,\)"):
         load(tmp_path)
 
 
@@ -303,7 +291,7 @@ def test_each_side_of_a_whole_clip_is_reached(tmp_path: Path) -> None:
     zoo.change(tmp_path, text_config=wrong, text_config_dict=config["text_config"])
     assert load(tmp_path, TEXT_SIDE).spec == text.spec
     zoo.saved(tmp_path / "bert", "BertModel")
-    with pytest.raises(CheckpointError, match="is no whole model of images and texts"):
+    with pytest.raises(CheckpointError, match="a whole model of images and texts"):
         load(tmp_path / "bert", TEXT_SIDE)
 
 
@@ -316,14 +304,14 @@ def test_texts_that_a_family_cannot_read_are_refused(tmp_path: Path) -> None:
     """A padding has no position, an end stands at the end, a mask changes every embedding."""
     zoo.saved(tmp_path / "r", "RobertaModel", pad_token_id=0)
     roberta = load(tmp_path / "r")
-    refuses(roberta, "good [PAD] film", None, r"'\[PAD\]' has the id 0, which is padding to the")
-    refuses(roberta, "good", "[PAD] film", "which is padding to the model")
+    refuses(roberta, "good [PAD] film", None, r"'\[PAD\]' has the id 0, it is padding to the")
+    refuses(roberta, "good", "[PAD] film", "padding to the model")
     for case in ("CLIP", "CLIP older"):
         zoo.saved(tmp_path / case, case)
-        refuses(load(tmp_path / case), f"a {zoo.END} b", None, "ends the text for .* the 2 tokens")
+        refuses(load(tmp_path / case), f"a {zoo.END} b", None, "which ends a text")
         refuses(load(tmp_path / case), "a", "b", "reads one text: give no pair")
     zoo.saved(tmp_path / "e", "esm")
-    refuses(load(tmp_path / "e"), "good [CLS] film", None, "which changes every embedding")
+    refuses(load(tmp_path / "e"), "good [CLS] film", None, "changes every embedding")
 
 
 @pytest.mark.parametrize(("case", "most"), [("BertModel", 8192), ("XLMRobertaModel", 8190)])

@@ -56,21 +56,11 @@ def test_what_the_outputs_mean(config: dict, labels: int, task: str, tmp_path: P
     assert (plain.spec.task, plain.spec.labels) == (task, bert.spec.labels)
 
 
-@pytest.mark.parametrize(
-    ("config", "labels", "message"),
-    [
-        (
-            ONE | {"problem_type": "single_label_classification"},
-            1,
-            "single_label_classification, which needs 2: one output is a regression",
-        ),
-        ({"problem_type": "ranking"}, 3, "problem_type is 'ranking': it must be one of single_lab"),
-        ({"problem_type": ["regression"]}, 3, "problem_type is ['regression']: it must be one of"),
-    ],
-)
-def test_refusals(config: dict, labels: int, message: str, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=re.escape(message)):
-        load(tiny.write(tmp_path, config, tiny.tensors(labels=labels)))
+@pytest.mark.parametrize("problem", ["single_label_classification", "ranking", ["regression"]])
+def test_refusals(problem: Any, tmp_path: Path) -> None:
+    config = ONE | {"problem_type": problem}
+    with pytest.raises(CheckpointError, match=re.escape(f"problem_type is {problem!r}: it must")):
+        load(tiny.write(tmp_path, config, tiny.tensors(labels=1)))
 
 
 def made(folder: Path, config: dict[str, Any], labels: int) -> tuple[list[str], Path, Path]:

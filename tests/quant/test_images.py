@@ -29,7 +29,7 @@ from sim.estimate import __main__ as estimate
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-MODELS = {name: row.family.name for name, row in vision.FAMILIES.items()}
+MODELS = {name: row.name for name, row in vision.FAMILIES.items()}
 WHOLE = {"siglip": "siglip_vision_model", "clip": "clip_vision_model"}
 
 
@@ -101,7 +101,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("family", "kind", "options"), CASES)
 def test_the_outputs_are_those_of_transformers(
-    family: str, kind: str, options: dict[str, Any], tmp_path: Path
+    family: str, kind: str, options: dict[str, Any], tmp_path: Path, monkeypatch: Any
 ) -> None:
     """Also where a task leaves the head out; a weight that is another one shows."""
     saved(tmp_path, family, kind, **options)
@@ -120,40 +120,12 @@ def test_the_outputs_are_those_of_transformers(
     wrong = checkpoint.arrays | {name: checkpoint.arrays[name] * np.float32(1.01)}
     with pytest.raises(CheckpointError, match="the outputs differ from those of transformers' own"):
         proved(replace(checkpoint, arrays=wrong))
-
-
-@pytest.mark.parametrize(("family", "kind", "options"), CASES)
-def test_no_option_is_unread(
-    family: str, kind: str, options: dict[str, Any], tmp_path: Path, monkeypatch: Any
-) -> None:
-    """So that no torch is needed, but for an option that nobody knows."""
-    saved(tmp_path, family, kind, **options)
-    middle = [0.4] * options.get("num_channels", 3)
-    size = options.get("image_size", 12)
-    processed(tmp_path, size=size, image_mean=middle, image_std=middle)
-    monkeypatch.setattr("quant.foreign.proof.find_spec", lambda name: None)
-    found = load(tmp_path, "embedding")
-    assert proved(found).difference is None
-    assert found.twin is not None
-    found.twin.options.given["of_mine"] = 3
+    monkeypatch.setattr("quant.foreign.proof.find_spec", lambda name: None)  # no torch is needed
+    assert proved(checkpoint).difference is None
+    assert checkpoint.twin is not None
+    checkpoint.twin.options.given["of_mine"] = 3  # but for an option that nobody knows
     with pytest.raises(CheckpointError, match="of_mine is 3: no loader reads that: install torch"):
-        proved(found)
-
-
-def test_an_image_has_the_logits_of_transformers(tmp_path: Path) -> None:
-    from quant.model import float_model
-
-    model = saved(tmp_path, "vit", "ForImageClassification", num_labels=5)
-    processed(tmp_path, size=12, image_mean=[0.1, 0.5, 0.7], image_std=0.3)
-    checkpoint, image = load(tmp_path), drawn(1, 17, 23, 3)
-    assert checkpoint.spec.labels == tuple(f"LABEL_{i}" for i in range(5))
-    its = transformers.AutoImageProcessor.from_pretrained(tmp_path, backend="pil")
-    with torch.no_grad():
-        wanted = model(**its(Image.fromarray(image), return_tensors="pt")).logits[0].numpy()
-    rows = checkpoint.front.rows(checkpoint.front.pixels(image))
-    given = checkpoint.arrays | {"embedding.token": rows}
-    found = float_model.run(checkpoint.spec, given, np.arange(len(rows), dtype=np.int32))
-    assert np.abs(found - wanted).max() < 1e-5 < np.abs(found).max()
+        proved(checkpoint)
 
 
 @pytest.mark.parametrize("family", ["dinov2", "dinov2_with_registers"])
@@ -226,14 +198,14 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], dict[str, Any], str]] = {
     "classes": ("vit", "Model", {"architectures": ["ViTX"]}, {}, r"\['ViTX'\]: .* its head"),
     "swiglu": ("dinov2", "Model", {"use_swiglu_ffn": True}, {}, "the outputs differ"),
     "positions": ("vit", "Model", {"image_size": 16}, {"size": 16}, "4 x 4 patches .* 9 positions"),
-    "patch": ("vit", "Model", {"patch_size": 3}, {}, r"\(24, 3, 3, 3\) is needed"),
+    "patch": ("vit", "Model", {"patch_size": 3}, {}, r"must be \(24, 3, 3, 3\)"),
     "image_size": ("vit", "Model", {"image_size": "12"}, {}, "image_size is '12': it must be one"),
     "pairs": ("vit", "Model", {"image_size": [12]}, {}, r"image_size is \[12\]: it must be one"),
-    "hidden": ("vit", "Model", {"hidden_size": 12}, {}, "rows of 12 are needed"),
-    "no bias": ("vit", "Model", {"qkv_bias": False}, {}, "qkv_bias is False, and"),
+    "hidden": ("vit", "Model", {"hidden_size": 12}, {}, "must be rows of 12"),
+    "no bias": ("vit", "Model", {"qkv_bias": False}, {}, "qkv_bias is False"),
     "layers": ("vit", "Model", {"num_hidden_layers": 3}, {}, "encoder.layer.2.* is missing"),
-    "another size": ("vit", "Model", {}, {"size": 16}, "images of 16 x 16, and the model has"),
-    "no file": ("vit", "Model", {}, {"image_processor_type": None}, "must name an image processor"),
+    "another size": ("vit", "Model", {}, {"size": 16}, "images of .*16, 16"),
+    "no file": ("vit", "Model", {}, {"image_processor_type": None}, "no image processor"),
     "class": ("vit", "Model", {}, {"image_processor_type": "MyProcessor"}, "runs by Pillow"),
     "torchvision": ("vit", "Model", {}, {"image_processor_type": _TORCH}, "runs by Pillow"),
     "size": ("vit", "Model", {}, {"size": {"longest_edge": 8}}, "'height' and 'width' keys"),
@@ -319,7 +291,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> front.Front:
 
 DAMAGES: list[tuple[Callable[[Path, dict[str, Any]], Any], str]] = [
     (lambda file, facts: facts.update(sha256="0" * 64), "its SHA-256 is another"),
-    (lambda file, facts: facts.pop("height"), "KeyError: 'height'"),
+    (lambda file, facts: facts.pop("height"), "'height'"),
     (lambda file, facts: facts.update(height=4), "2 x 2 patches"),
     (lambda file, facts: file.write_bytes(file.read_bytes()[:200]), "its SHA-256 is another"),
     (lambda file, facts: file.unlink(), "No such file"),

@@ -107,14 +107,14 @@ def test_byte_pairs_without_a_tokenizer_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"auto_map": {"AutoTokenizer": ["x.Y", None]}}, "code of its own, which is never run"),
-        ({"split_special_tokens": True}, "special tokens in a text are always taken as such"),
+        ({"auto_map": {"AutoTokenizer": ["x.Y", None]}}, "code of its own is never run"),
+        ({"split_special_tokens": True}, "split_special_tokens is True"),
         ({"model_max_length": 0}, "model_max_length is 0: it must be 1 or more"),
         ({"model_max_length": "512"}, "transformers cannot read the tokenizer"),
         ({"model_max_length": 9.7}, "model_max_length is 9.7: it must be 1 or more, and whole"),
         ({"model_max_length": float("nan")}, "model_max_length is nan"),
         ({"truncation_side": "middle"}, "current value: middle"),
-        ({"tokenizer_class": "BertJapaneseTokenizer"}, "written in Python|cannot read"),
+        ({"tokenizer_class": "BertJapaneseTokenizer"}, "in Python|cannot read"),
     ],
 )
 def test_what_is_refused(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def byte_pairs(folder: Path, **options: Any) -> Path:
 
 def test_tokens_drawn_by_chance_are_refused(tmp_path: Path) -> None:
     assert TextTokenizer(byte_pairs(tmp_path / "none", dropout=0.0)).rows == 3
-    with pytest.raises(CheckpointError, match=r"dropout is 0\.5: a text would have other tokens"):
+    with pytest.raises(CheckpointError, match=r"dropout is 0\.5"):
         TextTokenizer(byte_pairs(tmp_path / "half", dropout=0.5))
 
 
@@ -157,13 +157,6 @@ def test_a_library_that_panics_is_one_line(tmp_path: Path) -> None:
     (folder / "tokenizer.json").write_text(json.dumps(pipeline))
     with pytest.raises(CheckpointError, match=r"cannot read the tokenizer \(slice index"):
         TextTokenizer(folder)
-
-
-def test_byte_pairs_without_their_merges_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "vocab.json").write_text('{"<unk>": 0, "<s>": 1, "</s>": 2, "<pad>": 3, "a": 4}')
-    (tmp_path / "config.json").write_text('{"model_type": "roberta"}')
-    with pytest.raises(CheckpointError, match=r"cannot read the tokenizer .*merges"):
-        TextTokenizer(tmp_path)
 
 
 @pytest.mark.parametrize("version", ["tokenizer.4.0.0.json", "tokenizer.json"])

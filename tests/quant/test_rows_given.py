@@ -199,15 +199,13 @@ def test_other_floats_are_the_same_rows(kind: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"rows": 1}, "rows is 1: it must be true or false"),
-        ({"rows": False}, "the tensor embedding.weight is missing"),
-        ({"vocab_size": 12}, "vocab_size is 12 and rows true: the rows are those of your front"),
-        ({"scale_embedding": True}, "scale_embedding is True and rows true: .* leave scale_emb"),
-        ({"sinusoids": True}, "sinusoids is True and rows true: .* leave sinusoids out"),
+        ({"rows": False}, "vocab_size is None"),
         ({"hidden_size": 24}, "embedding.token has shape 9 x 12: the config asks for 9 x 24"),
-        ({"max_position_embeddings": 8193}, "max_position_embeddings is 8193: it must be from 1"),
+        *(({name: value}, f"{name} is {value}") for name, value in (
+            ("rows", 1), ("vocab_size", 12), ("scale_embedding", True), ("sinusoids", True),
+            ("max_position_embeddings", 8193))),
     ],
-)
+)  # fmt: skip
 def test_refuses_a_config(fields: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=message):
         load(checkpoint(tmp_path / "model", **fields))

@@ -33,9 +33,7 @@ def test_a_long_text_is_cut_to_the_limit(tokenizer: TextTokenizer) -> None:
     assert len(tokens.ids) == 100
     assert tokens.words[-1] == "[SEP]"
     assert tokens.dropped == 802 - 100
-    again = tokenizer.encode(
-        "good film", limit=100
-    )  # the limit of one call is not that of the next
+    again = tokenizer.encode("good film", limit=100)  # the limit is that of one call
     assert (len(again.ids), again.dropped) == (4, 0)
     pair = tokenizer.encode("good " * 60, "bad", limit=20)
     assert pair.words[-2:] == ("bad", "[SEP]")
@@ -54,24 +52,6 @@ def test_refuses_texts(tokenizer: TextTokenizer) -> None:
         tokenizer.encode("good", "bad", limit=4)
     with pytest.raises(InputError, match=r"holds nothing that the vocabulary knows"):
         tokenizer.encode("\x00\x01", limit=10)
-
-
-def test_vocab_and_tokenizer_json_agree(tmp_path: Path, reviews: list) -> None:
-    source = Path("models/bert-tiny-imdb")
-    for name in ("config.json", "vocab.txt"):
-        (tmp_path / name).write_bytes((source / name).read_bytes())
-    plain, whole = TextTokenizer(tmp_path), TextTokenizer(source)
-    for review in reviews[:40]:
-        one, two = (t.encode(review.text, limit=512) for t in (plain, whole))
-        assert one.ids.tolist() == two.ids.tolist()
-
-
-def test_case_is_kept_where_the_checkpoint_says_so(tmp_path: Path) -> None:
-    directory = tiny.write(tmp_path, vocabulary=[*tiny.WORDS, "Good"])
-    lower = TextTokenizer(directory).encode("Good film", limit=9)
-    (directory / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-    cased = TextTokenizer(directory).encode("Good film", limit=9)
-    assert (lower.words[1], cased.words[1]) == ("good", "Good")
 
 
 def test_refuses_files(tmp_path: Path) -> None:

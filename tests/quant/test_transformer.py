@@ -237,67 +237,58 @@ def test_scores_that_a_window_hides_do_not_count(tmp_path: Path) -> None:
     assert not trace["layer.1.probs"][:, ~shown].any()
 
 
-BUCKETS = zoo.OWN["buckets"]
+BUCKETS = zoo.OWN["buckets"] | {"relative_attention_max_distance": 2}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"norm_first": pre, "embedding_norm": embedding, "final_norm": final} for
+          pre, embedding, final in ((True, False, False), (False, True, True), (False,) * 3)),
+        {"embedding_norm": True}, {"norm_first": 1}, {"sinusoids": 1}, {"gated": 1},
+        {"layer_norm_eps": [1e-5]}, {"hidden_act": None}, {"pooling": "max"}, {"id2label": ["a"]},
+        {"max_position_embeddings": 0}, {"num_key_value_heads": 2}, {"id2label": {"0": "a"}},
+        {"position_bias": "rotary"}, {"rope_theta": 0.5}, {"rope_theta": [1.0]},
+        {"relative_attention_max_distance": 2} | BUCKETS, {"window": [None, None, None]},
+        *({"window": one} for one in (
+            [-1, 0], [1, 8192], [1.0, 2], [True, 0], 3, "causal", [[1], [2]], [[1, 2, 3], None])),
+    ],
+)  # fmt: skip
+def test_an_option_is_refused_by_name(options: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=next(iter(options))):
+        load(zoo.own(tmp_path, "plain", **options))
+
+
 LAYER = "encoder.layers.1"
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "arrays", "words"),
     [
-        ({"final_norm": False}, "final.norm: norm_first without a norm after the last layer is"),
-        ({"norm_first": False, "embedding_norm": True}, "final.norm: a second norm after"),
-        ({"norm_first": False, "final_norm": False}, "embedding.norm: post-norm layers on an emb"),
-        ({"embedding_norm": True}, "the tensor embedding_norm.weight is missing"),
-        ({"norm_first": 1}, "norm_first is 1: it must be true or false"),
-        ({"sinusoids": 1}, "sinusoids is 1: it must be true or false"),
-        ({"gated": 1}, "gated is 1: it must be true or false"),
-        ({"gated": True}, "linear_gate.weight is missing"),
-        ({"layer_norm_eps": [1e-5]}, "layer_norm_eps is [1e-05]: it must be a finite number"),
-        ({"layer_norm_eps": -1}, "epsilon is -1.0: it must be above 0"),
-        ({"hidden_act": None}, "layer.0.ffn.up: the activation None is not supported"),
-        ({"pooling": "max"}, "pooling is 'max': it must be one of first, mean, last, none"),
-        ({"max_position_embeddings": 0}, "max_position_embeddings is 0: it must be from 1 to 8192"),
-        ({"vocab_size": 13}, "embedding.token has shape 12 x 12: the config asks for 13 x 12"),
-        ({"num_attention_heads": 5}, "a hidden size of 12 cannot be split into 5 heads"),
-        ({"num_hidden_layers": 3}, "encoder.layers.2.self_attn.in_proj_weight is missing"),
-        ({"id2label": ["a"]}, "id2label is ['a']: it must name each output"),
-        ({"id2label": {"0": "a"}}, "3 outputs, but id2label in config.json names 1 labels"),
-        ({"position_bias": "rotary"}, "position_bias is 'rotary': it must be one of none, alibi"),
-        ({"position_bias": "buckets"}, "relative_attention_num_buckets is None: it must be an"),
-        (BUCKETS | {"relative_attention_max_distance": 2}, "they must be 4 or more, and more than"),
-        ({"num_key_value_heads": 2}, "num_key_value_heads is 2: it must be a divisor"),
-        ({"num_key_value_heads": 1, "position_bias": "alibi"}, "share K and V have no bias"),
-        ({"rope_theta": 0.5}, "rope_theta has 0.5: a base must be from 1 to 1,000,000,000"),
-        ({"rope_theta": [1.0]}, "rope_theta is [1.0]: a list must have one for each of the 2"),
-        ({"rope_theta": 10.0, "num_attention_heads": 4}, "a head has 3 channels"),
-        ({"window": [None, None, None]}, "must have one for each of the 2 layers"),
-        *(({"window": one}, "it must be [before, after], the keys about its own") for one in (
-            [-1, 0], [1, 8192], [1.0, 2], [True, 0], 3, "causal", [[1], [2]], [[1, 2, 3], None])),
-    ],
-)  # fmt: skip
-def test_an_option_is_refused(options: dict[str, Any], words: str, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=re.escape(words)):
-        load(zoo.own(tmp_path, "plain", **options))
-
-
-@pytest.mark.parametrize(
-    ("arrays", "words"),
-    [
-        ({f"{LAYER}.norm2.weight": None}, f"{LAYER}.norm2.weight is missing"),
-        ({"classifier.weight": None}, "classifier.weight is missing"),
-        ({f"{LAYER}.self_attn.in_proj_weight": np.zeros((35, 12), np.float32)},
-         "self_attn.in_proj has shapes (35, 12) and (36,): a matrix and a bias"),
-        ({f"{LAYER}.self_attn.bias_k": np.zeros((1, 1, 12), np.float32)}, "bias_k has no place"),
-        ({"embedding.weight": np.zeros(12, np.float32)}, "a row for each entry is needed"),
-        ({f"{LAYER}.linear2.weight": np.full((12, 20), np.nan, np.float32)},
+        ({"gated": True}, {}, "linear_gate.weight is missing"),
+        ({"layer_norm_eps": -1}, {}, "epsilon is -1.0"),
+        ({"vocab_size": 13}, {}, "embedding.token has shape 12 x 12: the config asks for 13 x 12"),
+        ({"num_attention_heads": 5}, {}, "a divisor of the hidden size, 12"),
+        ({"num_hidden_layers": 3}, {}, "encoder.layers.2.self_attn.in_proj_weight is missing"),
+        ({"num_key_value_heads": 1, "position_bias": "alibi"}, {}, "self_attn.in_proj is ("),
+        ({"rope_theta": 10.0, "num_attention_heads": 4}, {}, "even"),
+        ({}, {f"{LAYER}.norm2.weight": None}, f"{LAYER}.norm2.weight is missing"),
+        ({}, {"classifier.weight": None}, "classifier.weight is missing"),
+        ({}, {f"{LAYER}.self_attn.in_proj_weight": np.zeros((35, 12), np.float32)},
+         "self_attn.in_proj is ((35, 12), (36,)): it must be a matrix and a bias"),
+        ({}, {f"{LAYER}.self_attn.bias_k": np.zeros((1, 1, 12), np.float32)}, "bias_k has no pl"),
+        ({}, {"embedding.weight": np.zeros(12, np.float32)}, "a row for each entry"),
+        ({}, {f"{LAYER}.linear2.weight": np.full((12, 20), np.nan, np.float32)},
          "layer.1.ffn.down.weight holds a value that is not a finite number"),
     ],
 )  # fmt: skip
-def test_a_tensor_is_refused(arrays: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_a_tensor_is_refused(
+    options: dict[str, Any], arrays: dict[str, Any], words: str, tmp_path: Path
+) -> None:
     tensors = zoo.own_tensors({}) | arrays
     kept = {name: tensor for name, tensor in tensors.items() if tensor is not None}
     with pytest.raises(CheckpointError, match=re.escape(words)):
-        load(tiny.write(tmp_path, tiny.TRANSFORMER, kept))
+        load(tiny.write(tmp_path, tiny.TRANSFORMER | options, kept))
 
 
 VALUES = [

@@ -18,20 +18,8 @@ from quant.model.spec import EncoderSpec
 RESOLVED = Resolved(pipeline="", tokens=None, side="right", segments=True, special={})
 """Of a checkpoint that reads no text."""
 
-WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "good",
-    "bad",
-    "film",
-    "a",
-    "the",
-    "##s",
-    "!",
-]
+WORDS = [*("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), *("good", "bad", "film", "a", "the"),
+         "##s", "!"]  # fmt: skip
 SIZES = {"vocabulary": len(WORDS), "hidden": 12, "ffn": 20, "layers": 2, "positions": 16}
 
 CONFIG: dict[str, Any] = {
@@ -80,31 +68,37 @@ def tensors(seed: int = 1, labels: int = 3) -> dict[str, np.ndarray]:
     return {name: tensor.astype(np.float32) for name, tensor in result.items()}
 
 
-def fused_tensors(bert: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The same encoder in the fused layout, without the pooler."""
-    result = {
-        "embeddings.word.weight": bert["bert.embeddings.word_embeddings.weight"],
-        "embeddings.position.weight": bert["bert.embeddings.position_embeddings.weight"],
-        "embeddings.segment.weight": bert["bert.embeddings.token_type_embeddings.weight"],
-    }
-    renamed = {
-        "attention.output.dense": "attention",
-        "attention.output.LayerNorm": "attention_norm",
-        "intermediate.dense": "intermediate",
-        "output.dense": "output",
-        "output.LayerNorm": "output_norm",
-    }
+def renamed(bert: dict[str, np.ndarray], layer: str, qkv: str, names: list[str]) -> Any:
+    """The layers and the classifier of BERT's tensors by other names, Q, K and V in one tensor.
+
+    names: of attention's output and its norm, of the two layers behind it and their norm.
+    """
+    ours = ("attention.output.dense", "attention.output.LayerNorm", "intermediate.dense",
+            "output.dense", "output.LayerNorm")  # fmt: skip
+    result = {}
     for part in ("weight", "bias"):
-        result[f"embeddings.norm.{part}"] = bert[f"bert.embeddings.LayerNorm.{part}"]
         result[f"classifier.{part}"] = bert[f"classifier.{part}"]
         for i in range(2):
-            old, new = f"bert.encoder.layer.{i}", f"layers.{i}"
-            result[f"{new}.qkv.{part}"] = np.concatenate(
+            old, new = f"bert.encoder.layer.{i}", layer.format(i)
+            result[f"{new}.{qkv}{part}"] = np.concatenate(
                 [bert[f"{old}.attention.self.{name}.{part}"] for name in ("query", "key", "value")]
             )
-            for a, b in renamed.items():
+            for a, b in zip(ours, names, strict=True):
                 result[f"{new}.{b}.{part}"] = bert[f"{old}.{a}.{part}"]
     return result
+
+
+def fused_tensors(bert: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The same encoder in the fused layout, without the pooler."""
+    names = ["attention", "attention_norm", "intermediate", "output", "output_norm"]
+    tables = {"word": "word", "position": "position", "segment": "token_type"}
+    return {
+        **renamed(bert, "layers.{}", "qkv.", names),
+        **{f"embeddings.{new}.weight": bert[f"bert.embeddings.{old}_embeddings.weight"]
+           for new, old in tables.items()},
+        **{f"embeddings.norm.{part}": bert[f"bert.embeddings.LayerNorm.{part}"]
+           for part in ("weight", "bias")},
+    }  # fmt: skip
 
 
 TRANSFORMER: dict[str, Any] = {
@@ -124,25 +118,13 @@ TRANSFORMER: dict[str, Any] = {
 
 def transformer_tensors(bert: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The layers of BERT's tensors in the layout of a plain Transformer encoder, pre-norm."""
-    renamed = {
-        "attention.output.dense": "self_attn.out_proj",
-        "attention.output.LayerNorm": "norm1",
-        "intermediate.dense": "linear1",
-        "output.dense": "linear2",
-        "output.LayerNorm": "norm2",
-    }
-    result = {"embedding.weight": bert["bert.embeddings.word_embeddings.weight"]}
-    for part in ("weight", "bias"):
-        for i in range(2):
-            old, new = f"bert.encoder.layer.{i}", f"encoder.layers.{i}"
-            result[f"{new}.self_attn.in_proj_{part}"] = np.concatenate(
-                [bert[f"{old}.attention.self.{name}.{part}"] for name in ("query", "key", "value")]
-            )
-            for a, b in renamed.items():
-                result[f"{new}.{b}.{part}"] = bert[f"{old}.{a}.{part}"]
-        result[f"encoder.norm.{part}"] = bert[f"bert.embeddings.LayerNorm.{part}"]
-        result[f"classifier.{part}"] = bert[f"classifier.{part}"]
-    return result
+    names = ["self_attn.out_proj", "norm1", "linear1", "linear2", "norm2"]
+    return {
+        **renamed(bert, "encoder.layers.{}", "self_attn.in_proj_", names),
+        "embedding.weight": bert["bert.embeddings.word_embeddings.weight"],
+        **{f"encoder.norm.{part}": bert[f"bert.embeddings.LayerNorm.{part}"]
+           for part in ("weight", "bias")},
+    }  # fmt: skip
 
 
 def resolved(words: Sequence[str]) -> Resolved:
