@@ -288,7 +288,7 @@ def _command(options: argparse.Namespace) -> None:
         if options.data is None:
             print(f"{task.said(values)}   from {len(tokens.ids)} tokens")
             values["integer_logits"] = task.numbers(spec, tokens, codes)
-            print("\n".join(task.table(spec, values)))
+            print("\n".join(task.table(values)))
             print(f"{cycles:,} clock cycles, {cycles / board.megahertz / 1e3:.3f} ms on the board")
         else:
             print(f"{task.said(values):12}  {' '.join(review.text.split())[:80]}")

@@ -11,6 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+OUTSIDE = "O"
+"""The tag of a word that belongs to nothing (Ramshaw and Marcus, 1995)."""
+
 _TAG = re.compile(r"O|[BIESLU]-.+")
 
 Entity = tuple[str, int, int]  # type, first and last word
@@ -18,17 +21,17 @@ Entity = tuple[str, int, int]  # type, first and last word
 
 def tagged(names: Sequence[str]) -> bool:
     """These names of classes are such tags, of one entity type or more."""
-    return all(map(_TAG.fullmatch, names)) and any(name != "O" for name in names)
+    return all(map(_TAG.fullmatch, names)) and any(name != OUTSIDE for name in names)
 
 
 def entities(tags: Sequence[str]) -> list[Entity]:
     """The entities of a text, in their order."""
     found: list[Entity] = []
-    first, before = 0, "O"
-    for place, tag in enumerate([*tags, "O"]):
-        if before != "O" and _ends(before, tag):
+    first, before = 0, OUTSIDE
+    for place, tag in enumerate([*tags, OUTSIDE]):
+        if before != OUTSIDE and _ends(before, tag):
             found.append((before[2:], first, place - 1))
-        if tag != "O" and (before == "O" or _ends(before, tag)):
+        if tag != OUTSIDE and (before == OUTSIDE or _ends(before, tag)):
             first = place
         before = tag
     return found
@@ -36,30 +39,29 @@ def entities(tags: Sequence[str]) -> list[Entity]:
 
 def _ends(before: str, tag: str) -> bool:
     """An entity ends between two tags, of which the first belongs to one."""
-    return tag == "O" or before[0] in "ESLU" or tag[0] in "BSU" or before[2:] != tag[2:]
+    return tag == OUTSIDE or before[0] in "ESLU" or tag[0] in "BSU" or before[2:] != tag[2:]
 
 
-def scores(right: Sequence[Sequence[str]], said: Sequence[Sequence[str]]) -> dict[str, Any]:
+def scores(
+    right_tags: Sequence[Sequence[str]], said_tags: Sequence[Sequence[str]]
+) -> dict[str, Any]:
     """Of the texts' tags: micro precision, recall and F1 of the entities, and F1 of each type.
 
     An entity counts as found where its type and all its words are right. precision = found / said,
     recall = found / right, F1 = 2 found / (said + right); None where a denominator is 0.
     """
-    counts = {name: Counter[str]() for name in ("right", "said", "found")}
-    for wanted, given in zip(right, said, strict=True):
+    right, said, found = Counter[str](), Counter[str](), Counter[str]()
+    for wanted, given in zip(right_tags, said_tags, strict=True):
         a, b = set(entities(wanted)), set(entities(given))
-        for name, several in (("right", a), ("said", b), ("found", a & b)):
-            counts[name].update(kind for kind, _, _ in several)
-    totals = {name: counter.total() for name, counter in counts.items()}
-    kinds = sorted(counts["right"] | counts["said"])
+        for counter, several in ((right, a), (said, b), (found, a & b)):
+            counter.update(kind for kind, _, _ in several)
     return {
-        "entities": totals["right"],
-        "precision": _share(totals["found"], totals["said"]),
-        "recall": _share(totals["found"], totals["right"]),
-        "f1": _share(2 * totals["found"], totals["said"] + totals["right"]),
+        "entities": right.total(),
+        "precision": _share(found.total(), said.total()),
+        "recall": _share(found.total(), right.total()),
+        "f1": _share(2 * found.total(), said.total() + right.total()),
         "f1_by_type": {
-            kind: _share(2 * counts["found"][kind], counts["said"][kind] + counts["right"][kind])
-            for kind in kinds
+            kind: _share(2 * found[kind], said[kind] + right[kind]) for kind in sorted(right | said)
         },
     }
 

@@ -3,6 +3,7 @@
 `scipy.stats` is imported where it is used: it takes a second, which `make sim` does not need.
 """
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 Classes = NDArray[np.int64]
 Numbers = NDArray[np.floating[Any]]
+MODELS = ("float", "golden")
 
 
 def confusion_matrix(labels: Classes, predictions: Classes, classes: int) -> Classes:
@@ -110,11 +112,29 @@ def mcnemar(only_first_right: int, only_second_right: int) -> float:
     return float(stats.binomtest(only_first_right, flips).pvalue) if flips else 1.0
 
 
-def percent(value: float | None, places: int = 2) -> str:
-    """A share as it is printed; a dash where it is not defined."""
-    return "-" if value is None else f"{value:.{places}%}"
+def shown(figures: Mapping[str, Any]) -> str:
+    """Figures as a command prints them: a line a number, those of float and golden beside it.
+
+    Nested ones have all their names; lists, such as matrices, are for JSON alone.
+    """
+    lines: dict[str, list[str]] = {}
+    for path, value in _numbers(figures, ()):
+        name = " ".join(part.replace("_", " ") for part in path if part not in MODELS)
+        model = "".join(f"{part} " for part in path if part in MODELS)
+        lines.setdefault(name, []).append(f"{model}{_cell(value)}")
+    width = max(map(len, lines), default=0)
+    return "\n".join(f"{name:{width}}  {', '.join(cells)}" for name, cells in lines.items())
 
 
-def points(before: float | None, after: float | None) -> str:
-    """A change in percentage points, signed; a dash where one of the two is not defined."""
-    return "-" if before is None or after is None else f"{100 * (after - before):+.2f}"
+def _numbers(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _numbers(inner, (*path, name))
+    elif isinstance(value, int | float | tuple):
+        yield path, value
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, tuple):
+        return " to ".join(map(_cell, value))
+    return f"{value:,}" if isinstance(value, int) else f"{value:.5g}"

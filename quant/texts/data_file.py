@@ -17,7 +17,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -65,7 +65,6 @@ class Review:
     words: tuple[str, ...] | None = None
     tags: tuple[int | None, ...] = ()
     image: NDArray[np.uint8] | None = None
-    line: int | None = field(default=None, compare=False)
 
     @property
     def present(self) -> bool:
@@ -105,10 +104,7 @@ def layout_of(options: argparse.Namespace) -> Layout:
 
 def read_texts(path: str | Path, **options: Any) -> list[Review]:
     """The texts of `stream_texts`, by the same options; TextError where there is none."""
-    reviews = list(stream_texts(path, **options))
-    if not reviews:
-        raise TextError(f"{path} holds no text")
-    return reviews
+    return list(begun(stream_texts(path, **options), str(path)))
 
 
 def stream_texts(
@@ -134,12 +130,13 @@ def stream_texts(
         print(note, "empty" if empty else "left out", file=sys.stderr, flush=True)
 
 
-def until_a_text(reviews: Iterator[Review], source: str) -> Iterator[Review]:
-    """The empty rows before the first text, and that; TextError where there is none."""
+def begun(reviews: Iterator[Review], source: str) -> Iterator[Review]:
+    """The same texts, of which the first is read at once; TextError where there is none."""
+    before = []
     for review in reviews:
-        yield review
+        before.append(review)
         if review.present:
-            return
+            return chain(before, reviews)
     raise TextError(f"{source} holds no text")
 
 
@@ -304,26 +301,19 @@ class _Table:
                 raise UserError(f"what follows cannot be read as Parquet: {said}") from None
 
     def _find_classes(self, metadata: Any, column: str | None) -> None:
-        """Finds the names of the file's classes, and refuses those that are not the model's."""
+        """Finds the names of a ClassLabel, but for a model whose names are LABEL_0, ... alone."""
         about = metadata.get(b"huggingface", b'{"info": {"features": {}}}')
         try:
-            found = json.loads(
-                about,
-                object_hook=lambda f: f.get("names", f.get("feature", f)) if "_type" in f else f,
-            )
-            own = found["info"]["features"].get(column, {})
-            own = own[0] if isinstance(own, list) and isinstance(own[0], dict | list) else own
-            own = [] if isinstance(own, dict) else own
+            found = json.loads(about)["info"]["features"].get(column, {})
+            while not isinstance(found, dict) or "feature" in found:  # a list of classes
+                found = found["feature"] if isinstance(found, dict) else found[0]
+            own = found.get("names", [])
             if not isinstance(own, list) or len({*map(str.strip, own)}) < len(own):
                 raise ValueError
         except (ValueError, AttributeError, TypeError, LookupError, RecursionError):
             raise UserError("its metadata huggingface is damaged: write it without") from None
-        indices = [str(i) for i in range(len(own))]
-        known = own == indices or {*map(_plain, own)} <= {*map(_plain, self.names)}
-        generic = self.names == tuple(f"LABEL_{i}" for i in indices)
-        if self.names and not known and not generic:
-            both = f"its classes are {_listed(own)}, the model's {_listed(self.names)}"
-            raise UserError(f"{both}: rename those of one")
+        known = {*map(_plain, own)} <= {*map(_plain, self.names)}
+        generic = self.names == tuple(f"LABEL_{i}" for i in range(len(own)))
         self.classes = own if known or not generic else []
 
     def _columns(self, keys: tuple[str, ...]) -> _Columns:
@@ -358,7 +348,7 @@ class _Table:
         value = _named(value, self.classes)
         if self.words:
             return self._tagged(text, value)
-        review = Review(text or "", None, pair, line=self.line)
+        review = Review(text or "", None, pair)
         if not _word(value):
             return review
         if self.task == CLASSIFICATION:
@@ -369,7 +359,7 @@ class _Table:
         """A text with words and the class of each; null, "" and -100 are none."""
         words = _listing(value) if _word(value) else []
         if isinstance(value, str) and words is None and not _word(given):
-            return Review(value, None, line=self.line)
+            return Review(value, None)
         if words is None or not all(isinstance(word, str) and word.strip() for word in words):
             raise UserError(f"{_shown(value)} is not a list of words")
         tags = _listing(given) if _word(given) else [None] * len(words)
@@ -377,7 +367,7 @@ class _Table:
             raise UserError(f"{_shown(given)} is not a list of {len(words)} tags, one per word")
         named = [_word(tag) for tag in tags]
         classes = tuple(class_of(n, self.names) if n not in ("", "-100") else None for n in named)
-        return Review(" ".join(words), None, words=tuple(words), tags=classes, line=self.line)
+        return Review(" ".join(words), None, words=tuple(words), tags=classes)
 
     def _targets(self, value: Any) -> tuple[float, ...]:
         """Numbers, or a 1 for each label that holds: by names or indices, or a 0 or 1 for each.
