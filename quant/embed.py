@@ -10,8 +10,7 @@ import importlib.util
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from numpy.typing import NDArray
 from quant import reader
 from quant.calibrate import MAX_TOKENS, SENTENCES
 from quant.images import data as images
-from quant.measure.vectors import cosines, nearest, unit
+from quant.measure.metrics import cosines, nearest, unit
 from quant.model.spec import EMBEDDING, TEXTS
 from quant.quantized_model import Predicted, QuantizedModel
 from quant.texts.corpora import CORPORA
@@ -49,82 +48,77 @@ examples:
   python -m quant.embed sentences.txt --model hub:owner/name --json build/embedding.json
 """
 
-Write = Callable[[Predicted, NDArray[np.float64] | None], object]
-"""Of a row without a text the vector is None."""
+Vector = NDArray[np.float64]
+Found = Iterator[tuple[Predicted, Vector]]
+"""Each text with its vector [H], of which a row without a text has no number."""
 
 
-def embed(model: QuantizedModel, predicted: Iterator[Predicted], write: Write) -> dict[str, Any]:
-    """``write`` every text with its vector [H], in order; the figures of --json.
-
-    Where the float model ran, the cosines of both models' vectors and how many texts have the same
-    nearest neighbour, None for fewer than two. The number of the worst text counts empty rows.
-    """
-    counts: Counter[str] = Counter()
-    integers, floats, numbers = [], [], []
+def vectors(predicted: Iterable[Predicted], width: int) -> Found:
+    """Golden's unit vectors of what `QuantizedModel.predict` gives."""
     for one in predicted:
-        if one.tokens is None or one.codes is None:
-            write(one, None)
-            continue
-        vector = unit(one.codes)
-        write(one, vector)
-        counts.update(texts=1, tokens=len(one.tokens.ids), cut=one.tokens.dropped > 0)
-        if one.exact is not None:
-            integers.append(vector)
-            floats.append(unit(one.exact))
-            numbers.append(one.number)
-    values: dict[str, Any] = {name: counts[name] for name in ("texts", "tokens")}
-    values |= {"cut_texts": counts["cut"], "width": model.spec.outputs}
-    values["compared_texts"] = len(numbers)
-    if numbers:
-        a, b = np.stack(integers), np.stack(floats)
-        found, several = cosines(a, b), len(numbers) > 1
-        values |= {
-            "mean_cosine": float(found.mean()),
-            "worst_cosine": float(found.min()),
-            "worst_text": numbers[found.argmin()],
-            "nearest_same": float(np.mean(nearest(a) == nearest(b))) if several else None,
-        }
-    return values
+        yield one, np.full(width, np.nan) if one.codes is None else unit(one.codes)
 
 
-@contextmanager
-def writing(out: Path | None, width: int) -> Iterator[Write]:
-    """What writes a text's vector to ``out``, which appears whole when the block ends, or not.
+def written(out: Path | None, width: int, found: Found) -> Found:
+    """The same, each written to ``out``, which appears whole at the end, or not.
 
-    A .npy holds float32 [n, width]; a .jsonl a line of JSON a text, seven decimals a number. A row
-    without a text is not a number there, and null here.
+    A .npy holds float32 [n, width]; a .jsonl a line of JSON a text, seven decimals a number, and
+    null where a row has no text.
     """
     if out is None:
-        yield lambda *_: None
+        yield from found
         return
-    rows = 0
+    plain, rows = out.suffix == ".npy", 0
     with files.replacing(out) as temporary, temporary.open("wb") as file:
 
         def header() -> None:  # NumPy leaves room in it for the number of rows
             values = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
             np.lib.format.write_array_header_1_0(file, values)
 
-        def row(one: Predicted, vector: NDArray[np.float64] | None) -> None:
-            nonlocal rows
-            rows += 1
-            vector = np.full(width, np.nan) if vector is None else vector
-            file.write(vector.astype("<f4").tobytes())
-
-        if out.suffix == ".npy":
+        if plain:
             header()
-            yield row
+        for one, vector in found:
+            rows += 1
+            file.write(vector.astype("<f4").tobytes() if plain else _line(one, vector))
+            yield one, vector
+        if plain:
             file.seek(0)
             header()
-        else:
-            yield lambda one, vector: file.write(_line(one, vector))
 
 
-def _line(one: Predicted, vector: NDArray[np.float64] | None) -> bytes:
+def _line(one: Predicted, vector: Vector) -> bytes:
     line: dict[str, Any] = {"text": one.review.text, "embedding": None}
-    if one.tokens is not None and vector is not None:
+    if one.tokens is not None:
         line |= {"tokens": len(one.tokens.ids), "dropped_tokens": one.tokens.dropped}
         line["embedding"] = [round(float(x), 7) for x in vector]
     return (json.dumps(line, ensure_ascii=False) + "\n").encode()
+
+
+def figures(found: Found, width: int) -> dict[str, Any]:
+    """Those of --json: counts, and where the float model ran how near its vectors are.
+
+    nearest_same: the share with the same nearest neighbour, None for fewer than two. worst_text: by
+    its number in the file, in which empty rows count.
+    """
+    counts: Counter[str] = Counter()
+    compared = []
+    for one, vector in found:
+        if one.tokens is not None:
+            counts.update(texts=1, tokens=len(one.tokens.ids), cut=one.tokens.dropped > 0)
+        if one.exact is not None:
+            compared.append((one.number, vector, unit(one.exact)))
+    values: dict[str, Any] = {name: counts[name] for name in ("texts", "tokens")}
+    values |= {"cut_texts": counts["cut"], "width": width, "compared_texts": len(compared)}
+    if compared:
+        numbers, integers, floats = map(np.array, zip(*compared, strict=True))
+        cosine, same = cosines(integers, floats), nearest(integers) == nearest(floats)
+        values |= {
+            "mean_cosine": float(cosine.mean()),
+            "worst_cosine": float(cosine.min()),
+            "worst_text": int(numbers[cosine.argmin()]),
+            "nearest_same": float(same.mean()) if len(same) > 1 else None,
+        }
+    return values
 
 
 def packaged() -> Path:
@@ -215,9 +209,9 @@ def embed_command(options: argparse.Namespace) -> int:
     options.data = options.data or images.usual(inputs, SENTENCES)
     reviews = texts(options, inputs)
     quantized, model = QuantizedModel.of_options(options, (EMBEDDING,))
-    shown = progress(reviews, "embedding", inputs)
-    with writing(options.out, model.spec.outputs) as write:
-        values = embed(model, model.predict(shown, options.tokens, options.compare), write)
+    width, shown = model.spec.outputs, progress(reviews, "embedding", inputs)
+    found = vectors(model.predict(shown, options.tokens, options.compare), width)
+    values = figures(written(options.out, width, found), width)
     source = {"data": options.data, "max_tokens": options.tokens, "quantized": str(quantized)}
     model.finish(source | values, options.json)
     if options.compare and model.checkpoint is None:

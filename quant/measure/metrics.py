@@ -1,4 +1,4 @@
-"""Measures of a model's answers, and of the agreement of two models, from what is right.
+"""Measures of a model's answers and vectors, and of how near those of two models are.
 
 `scipy.stats` is imported where it is used: it takes a second, which `make sim` does not need.
 """
@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 Classes = NDArray[np.int64]
 Numbers = NDArray[np.floating[Any]]
+Vectors = NDArray[np.integer[Any]] | Numbers
 MODELS = ("float", "golden")
+BLOCK = 256  # rows of the matrix of all cosines at a time
 
 
 def confusion_matrix(labels: Classes, predictions: Classes, classes: int) -> Classes:
@@ -91,6 +93,35 @@ def spearman(a: Numbers, b: Numbers) -> float | None:
     from scipy import stats
 
     return pearson(stats.rankdata(a), stats.rankdata(b))
+
+
+def unit(vectors: Vectors) -> NDArray[np.float64]:
+    """Each row divided by its length; a row of zeros stays as it is."""
+    x = np.asarray(vectors, np.float64)
+    lengths = np.sqrt(np.sum(x * x, axis=-1, keepdims=True))
+    return x / np.where(lengths > 0, lengths, 1.0)
+
+
+def cosines(a: Vectors, b: Vectors) -> NDArray[np.float64]:
+    """The cosine of each row of ``a`` with the same row of ``b`` [n]."""
+    return np.sum(unit(a) * unit(b), axis=-1)
+
+
+def distance(a: Vectors, b: Vectors) -> float:
+    """The mean distance of the ends of the unit vectors, sqrt(2 - 2 cos)."""
+    return float(np.sqrt(np.sum((unit(a) - unit(b)) ** 2, axis=-1)).mean())
+
+
+def nearest(vectors: Vectors) -> NDArray[np.int64]:
+    """For each row the other row with the largest cosine, the first of several [n >= 2]."""
+    x = unit(vectors)
+    found = np.empty(len(x), np.int64)
+    for first in range(0, len(x), BLOCK):
+        rows = np.arange(first, min(first + BLOCK, len(x)))
+        similar = x[rows] @ x.T
+        similar[np.arange(len(rows)), rows] = -np.inf
+        found[rows] = similar.argmax(axis=1)
+    return found
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:

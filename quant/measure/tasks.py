@@ -19,17 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quant.foreign.tokenizer import Tokens
-from quant.measure import entities, vectors
+from quant.measure import entities, metrics
 from quant.measure.compare import TensorError
-from quant.measure.metrics import (
-    class_scores,
-    confusion_matrix,
-    determination,
-    label_scores,
-    mcnemar,
-    pearson,
-    spearman,
-)
 from quant.model.float_model import softmax
 from quant.model.spec import (
     CLASSIFICATION,
@@ -154,12 +145,8 @@ class Task:
 
     def label(self, spec: EncoderSpec, review: Review, tokens: Tokens) -> Any:
         """What a file says of a text, in the words of `answer`; None where it says nothing."""
-        target = self.target(review)
-        return None if target is None else self.named(spec.labels, target)
-
-    def target(self, review: Review) -> Any:
-        """The member of a text that holds its label."""
-        return review.label
+        right = self.targets(spec, [review], [tokens])
+        return self.named(spec.labels, right[0]) if known(right).any() else None
 
     def targets(self, spec: EncoderSpec, reviews: Sequence[Review], texts: Texts) -> Array:
         """What a file says is right of each row: a class [n], -1 for none."""
@@ -185,7 +172,7 @@ class Task:
 
     def scores(self, e: Evaluation, decided: Array, right: Array) -> Values:
         """Of what one model says, for the rows that have a label."""
-        return class_scores(confusion_matrix(right, decided, len(e.spec.labels)))
+        return metrics.class_scores(metrics.confusion_matrix(right, decided, len(e.spec.labels)))
 
     def compared(self, e: Evaluation, floats: Array, integers: Array) -> Values:
         """How both models agree, which of the two is right where not, and McNemar's p."""
@@ -194,7 +181,7 @@ class Task:
             right = [(classes == e.labels)[e.labelled] for classes in (floats, integers)]
             lost, won = int(np.sum(right[0] & ~right[1])), int(np.sum(~right[0] & right[1]))
             flips |= {"only_float_right": lost, "only_golden_right": won}
-            flips["mcnemar_p"] = mcnemar(lost, won)
+            flips["mcnemar_p"] = metrics.mcnemar(lost, won)
         return {"agreement": float(np.mean(floats == integers)), "flips": flips}
 
 
@@ -212,16 +199,13 @@ class Labels(Task):
     def shares(self, logits: Numbers) -> Numbers:
         return sigmoid(logits)
 
-    def target(self, review: Review) -> Any:
-        return review.targets
-
     def targets(self, spec: EncoderSpec, reviews: Sequence[Review], texts: Texts) -> Array:
         """A number for each output [n, C], NaN for a text without labels."""
         unknown = (np.nan,) * len(spec.labels)
         return np.array([unknown if one.targets is None else one.targets for one in reviews], float)
 
     def scores(self, e: Evaluation, decided: Array, right: Array) -> Values:
-        return label_scores(right > 0, decided)
+        return metrics.label_scores(right > 0, decided)
 
     def compared(self, e: Evaluation, floats: Array, integers: Array) -> Values:
         same = floats == integers
@@ -260,7 +244,7 @@ class Regression(Labels):
         return float((np.abs(logits - exact) / np.where(deviation > 0, deviation, 1)).mean())
 
     def likeness(self, spec: EncoderSpec, texts: Texts, codes: Array, exact: Array) -> float:
-        return float(determination(codes, exact).min())
+        return float(metrics.determination(codes, exact).min())
 
     def both(self, e: Evaluation) -> tuple[Array, Array]:
         floats = e.float_logits.astype(np.float64)
@@ -269,20 +253,20 @@ class Regression(Labels):
     def scores(self, e: Evaluation, decided: Array, right: Array) -> Values:
         return {
             name: {
-                "pearson": pearson(a, b),
-                "spearman": spearman(a, b),
+                "pearson": metrics.pearson(a, b),
+                "spearman": metrics.spearman(a, b),
                 "mse": float(np.square(a - b).mean()),
             }
             for name, a, b in zip(e.spec.labels, decided.T, right.T)
         }
 
     def compared(self, e: Evaluation, floats: Array, integers: Array) -> Values:
-        fit = determination(integers, floats)
+        fit = metrics.determination(integers, floats)
         return {
             "golden_by_float": {
                 name: {
                     "r2": float(fit[i]),
-                    "pearson": pearson(integers[:, i], floats[:, i]),
+                    "pearson": metrics.pearson(integers[:, i], floats[:, i]),
                     "mean_difference": float(np.abs(integers - floats)[:, i].mean()),
                     "float_deviation": float(floats[:, i].std()),
                 }
@@ -325,19 +309,17 @@ class Words(Task):
 
     def label(self, spec: EncoderSpec, review: Review, tokens: Tokens) -> Any:
         """A list, None where the file says nothing of a word."""
-        if review.words is None or not any(tag is not None for tag in review.tags):
-            return None
-        tags = [review.tags[word] for word in tokens.kept]
-        return [None if tag is None else spec.labels[tag] for tag in tags]
+        right = self.targets(spec, [review], [tokens])
+        tags = [spec.labels[tag] if tag >= 0 else None for tag in right[tokens.first]]
+        return tags if known(right).any() else None
 
     def targets(self, spec: EncoderSpec, reviews: Sequence[Review], texts: Texts) -> Array:
         """[tokens of all texts], UNCOUNTED for a token with which no word begins."""
         found = []
         for review, tokens in zip(reviews, texts, strict=True):
+            tags = review.tags or (None,) * len(tokens.spelling)
             found.append(np.full(len(tokens.ids), UNCOUNTED, np.int64))
-            tags = [-1 if tag is None else tag for tag in review.tags]
-            tags = tags or [-1] * len(tokens.spelling)
-            found[-1][tokens.first] = np.array(tags, np.int64)[tokens.kept]
+            found[-1][tokens.first] = [-1 if tags[i] is None else tags[i] for i in tokens.kept]
         return np.concatenate(found)
 
     def compared(self, e: Evaluation, floats: Array, integers: Array) -> Values:
@@ -394,10 +376,10 @@ class Embeddings(Task):
     error = "distance of the embeddings"
 
     def distance(self, logits: Numbers, exact: Numbers) -> float:
-        return vectors.distance(logits, exact)
+        return metrics.distance(logits, exact)
 
     def likeness(self, spec: EncoderSpec, texts: Texts, codes: Array, exact: Array) -> float:
-        return float(vectors.cosines(codes, exact).mean())
+        return float(metrics.cosines(codes, exact).mean())
 
 
 TABLE: dict[str, Task] = {

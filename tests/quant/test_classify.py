@@ -12,9 +12,10 @@ from cli.errors import UserError
 import pytest
 
 from golden import encoder, store
-from quant import classify
-from quant.classify import Classifier, main
+from quant import classify, quantized_model
+from quant.classify import main
 from quant.foreign.checkpoint import DEFAULT_MODEL
+from quant.quantized_model import QuantizedModel
 from quant.texts.data_file import Review
 from tests.ending import refusal
 from tests.quant import tiny
@@ -49,7 +50,7 @@ def test_the_command_prints_both_models(
     text: str,
     index: int,
     options: list[str],
-    classifier: Classifier,
+    classifier: QuantizedModel,
     tmp_path: Path,
     capsys: Capture,
 ) -> None:
@@ -67,18 +68,9 @@ def test_the_command_prints_both_models(
     printed = capsys.readouterr().out
     assert printed.startswith(f"{names[index]}   from {values['tokens']} tokens\n")
     assert all(str(logit) in printed for logit in codes)
+    assert printed.endswith("\nnot compared with transformers\n")
     turned = values | {"float": floats | {"class": "another"}}
-    assert classifier.shown(turned).endswith("the float model says another")
-
-
-@pytest.mark.slow
-def test_golden_agrees_with_float_and_the_labels(classifier: Classifier, reviews: list) -> None:
-    sample = reviews[:40]
-    found = classifier.run([classifier.tokens(one.text, max_tokens=128) for one in sample])
-    golden = [int(logits.argmax()) for logits in found.integers]
-    assert sum(a == b.argmax() for a, b in zip(golden, found.floats, strict=True)) >= 39
-    # 75 % are right; a coin reaches that once in a thousand trials
-    assert sum(a == review.label for a, review in zip(golden, sample, strict=True)) >= 30
+    assert classify.shown(classifier.spec, turned).endswith("the float model says another")
 
 
 def test_a_very_long_text_is_cut_and_said(
@@ -98,21 +90,21 @@ def test_the_quantized_model_classifies_without_its_checkpoint(
     with pytest.raises(
         UserError, match=r"the float checkpoint gone, which was calibrated, is gone"
     ):
-        Classifier.load(alone, None).require_checkpoint()
+        QuantizedModel.load(alone, None).require_checkpoint()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "txt"])
 def test_every_line_is_what_one_text_gives(
     kind: str,
-    classifier: Classifier,
+    classifier: QuantizedModel,
     options: list[str],
     tmp_path: Path,
     capsys: Capture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """More rows without a text than a chunk holds; the last chunk is short."""
-    monkeypatch.setattr(classify, "CHUNK", 2)
+    monkeypatch.setattr(quantized_model, "CHUNK", 2)
     source, out, figures = (tmp_path / name for name in (f"a.{kind}", "b/c.jsonl", "d.json"))
     rows = [("", "1"), *zip(TEXTS, ["negative", "positive", "", "1"]), ("", "1"), (" ", "0")]
     if kind == "csv":
@@ -132,7 +124,7 @@ def test_every_line_is_what_one_text_gives(
     full = [line for line in found if line["text"].strip()]
     assert sum("class" in line for line in found) == len(full) == 4
     for line in full:
-        one = classifier.classify(classifier.tokens(line["text"], max_tokens=6))
+        one = classify.classify(classifier, classifier.tokens(line["text"], max_tokens=6))
         for key in ("class", "integer_logits"):
             assert line[key] == one["golden"][key]
         assert line["probabilities"] == pytest.approx(one["golden"]["probabilities"], abs=1e-6)
@@ -154,14 +146,14 @@ def test_pairs_and_standard_output(options: list[str], tmp_path: Path, capsys: C
     said = capsys.readouterr()
     (line,) = map(json.loads, said.out.splitlines())
     assert (line["text"], line["pair"]) == ("Is it good?", "No")
-    assert "1 texts, " in said.err
+    assert "labelled texts  0" in said.err
 
 
 def test_texts_are_read_as_they_are_needed(
-    classifier: Classifier, monkeypatch: pytest.MonkeyPatch
+    classifier: QuantizedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file of any length: no more than a chunk is taken ahead of what is given."""
-    monkeypatch.setattr(classify, "CHUNK", 4)
+    monkeypatch.setattr(quantized_model, "CHUNK", 4)
     taken = 0
 
     def endless() -> Iterator[Review]:
@@ -170,7 +162,7 @@ def test_texts_are_read_as_they_are_needed(
             taken += 1
             yield Review("good film", None)
 
-    found = classifier.lines(endless())
+    found = classifier.predict(endless())
     for number in range(1, 10):
         next(found)
         assert taken == -(-number // 4) * 4

@@ -23,11 +23,11 @@ def test_channels_that_reach_far_are_named() -> None:
         observers[name] = Observer()
         observers[name].observe(values)
     found = reaches(observers)
-    assert [(r.tensor, r.channels) for r in found] == [
-        ("layer.0.ffn.norm", ((7, 40.0), (2, 10.0))),
-        ("layer.1.q", ((2, 10.0),)),
-        ("layer.2.ffn.up", ((2, 10.0),)),
-        ("layer.3.ffn.gate", ((2, 10.0),)),
+    assert [(one["tensor"], one["channels"]) for one in found] == [
+        ("layer.0.ffn.norm", [(7, 40.0), (2, 10.0)]),
+        ("layer.1.q", [(2, 10.0)]),
+        ("layer.2.ffn.up", [(2, 10.0)]),
+        ("layer.3.ffn.gate", [(2, 10.0)]),
     ]
 
 
