@@ -27,6 +27,7 @@ from quant import reader
 from quant.calibrate import MAX_TOKENS
 from quant.foreign.tokenizer import Tokens
 from quant.images import data as images
+from quant.measure.metrics import shown
 from quant.measure.tasks import Array, Values, answer, task_of
 from quant.model.spec import LABELLED, QUESTION_ANSWERING, TEXTS, EncoderSpec
 from quant.quantized_model import Predicted, QuantizedModel
@@ -60,17 +61,6 @@ def classify(model: QuantizedModel, tokens: Tokens) -> Values:
         "golden": golden(model, tokens, found.integers[0], logits),
         "float": answer(model.spec, tokens, found.floats[0]) if found.floats else None,
     }
-
-
-def shown(spec: EncoderSpec, values: Values) -> str:
-    """What `classify` gives, as the command prints it."""
-    task, integers, floats = task_of(spec), values["golden"], values["float"]
-    cut = f" ({values['dropped_tokens']} more cut)" if values["dropped_tokens"] else ""
-    lines = [f"{task.said(integers)}   from {values['tokens']} tokens{cut}"]
-    lines += task.table(integers, floats)
-    if floats and not task.has_units and task.said(floats) != task.said(integers):
-        lines.append(f"the float model says {task.said(floats)}")
-    return "\n".join(lines)
 
 
 def lines(model: QuantizedModel, predicted: Iterable[Predicted]) -> Iterator[Values]:
@@ -197,7 +187,8 @@ def classify_command(options: argparse.Namespace) -> int:
     text = read_standard_input() if options.text == "-" else options.text
     _, model = QuantizedModel.of_options(options, TASKS)
     result = classify(model, model.tokens(text, options.pair, options.tokens))
-    model.finish(result, options.json, shown(model.spec, result))
+    said = task_of(model.spec).said(result["golden"])
+    model.finish(result, options.json, f"{said}\n{shown(result)}")
     return 0
 
 

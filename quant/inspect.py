@@ -24,6 +24,7 @@ from quant.foreign.checkpoint import Checkpoint, load, say
 from quant.foreign.tokenizer import TextTokenizer
 from quant.images import data as images
 from quant.measure.compare import OUTLIER, TensorError
+from quant.measure.metrics import shown
 from quant.model.position_bias import BIAS
 from quant.model.spec import EMBEDDING, TEXTS
 from quant.model.window import said
@@ -147,54 +148,32 @@ def parts(checkpoint: Checkpoint) -> dict[str, int]:
 
 
 def description(checkpoint: Checkpoint) -> str:
-    """The structure in words, and the number of parameters by part."""
-    spec, counted = checkpoint.spec, parts(checkpoint)
-    head, tokens = [*spec.head_activations, "none"], f"up to {spec.max_tokens:,} tokens"
-    rows = f"files of rows, .npy with float32 [L, {spec.hidden}]"
-    reads = f"{rows if spec.rows else checkpoint.front}, {tokens}"
-    if checkpoint.resolved is not None:
-        reads = (
-            f"{tokens} of {spec.vocabulary:,}, {spec.types} segment types; tokenizer of "
-            f"{TextTokenizer(checkpoint.resolved).rows:,} entries, which cuts at the "
-            f"{checkpoint.resolved.side}"
-        )
-    answers = ", ".join(spec.labels) or f"{spec.outputs} numbers"
-    has = {
-        f"embedding of {spec.embedding_size}, projected": spec.embedding_size,
-        "scores with a bias by relative positions": spec.position_bias,
-        "rotary positions": spec.rotary,
-        f"{spec.kv_heads} heads of K and V": spec.kv_heads,
-        "gated feed-forward": spec.gated,
-        "RMSNorm": spec.rms_norm,
-        f"windows, {said(spec.windows)}": spec.windows,
-    }
-    return "\n".join(
-        [
-            f"{checkpoint.directory}: maps to the encoder",
-            f"{spec.layers} layers, hidden {spec.hidden}, {spec.heads} heads of {spec.head_size}, "
-            f"feed-forward {spec.ffn} with {spec.activation}, {spec.norm}-norm"
-            + "".join(f", {name}" for name, there in has.items() if there),
-            reads,
-            f"{spec.task} by the {spec.pooling} token{'s' * (spec.pooling == 'mean')}: {answers}; "
-            f"{len(head)} linear layers with {', '.join(head)}, then {spec.function}",
-            f"{sum(counted.values()):,} parameters: "
-            + ", ".join(f"{part} {count:,}" for part, count in counted.items()),
-        ]
-    )
+    """The structure: the options that are not absent, and the number of parameters by part."""
+    spec, counted, resolved = checkpoint.spec, parts(checkpoint), checkpoint.resolved
+    reads = str(checkpoint.front or f"files of rows, .npy with float32 [L, {spec.hidden}]")
+    if resolved is not None:
+        rows = TextTokenizer(resolved).rows
+        reads = f"texts; tokenizer of {rows:,} entries, which cuts at the {resolved.side}"
+    values = {name: value for name, value in spec.to_json().items() if value}
+    values |= {"windows": said(spec.windows)} if spec.windows else {}
+    values |= {"reads": reads, "tokens": spec.max_tokens}
+    values |= {"parameters": {"in all": sum(counted.values()), **counted}}
+    return f"{checkpoint.directory}: maps to the encoder\n{shown(values)}"
 
 
 def reach_table(reached: Sequence[dict[str, Any]], texts: str) -> str:
     """What `reaches` gives as lines, the first SHOWN; texts: what was looked at."""
     if not reached:
         return f"no channel reaches {OUTLIER} times as far as the median one on {texts}"
-    lines = [f"channels that reach {OUTLIER} times as far as the median one, {texts}:"]
-    for one in reached[:SHOWN]:
-        far = [f"{channel} ({times:.0f}x)" for channel, times in one["channels"]]
-        more = f" and {len(far) - 4} more" if len(far) > 4 else ""
-        lines.append(f"  {one['tensor']}: {', '.join(far[:4])}{more}")
-    if len(reached) > SHOWN:
-        lines.append(f"  {len(reached) - SHOWN} more tensors")
-    return "\n".join([*lines, "quant.calibrate tries what helps (docs/numerics.md, section 10)"])
+    lines = {
+        one["tensor"]: ", ".join(f"{c} ({times:.0f}x)" for c, times in one["channels"][:4])
+        for one in reached[:SHOWN]
+    }
+    return (
+        f"channels that reach {OUTLIER} times as far as the median one, {texts}, the first of "
+        f"{len(reached)} tensors:\n{shown(lines)}\n"
+        "quant.calibrate tries what helps (docs/numerics.md, section 10)"
+    )
 
 
 if __name__ == "__main__":

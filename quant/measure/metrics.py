@@ -143,29 +143,31 @@ def mcnemar(only_first_right: int, only_second_right: int) -> float:
     return float(stats.binomtest(only_first_right, flips).pvalue) if flips else 1.0
 
 
-def shown(figures: Mapping[str, Any]) -> str:
-    """Figures as a command prints them: a line a number, those of float and golden beside it.
+def shown(values: Mapping[str, Any]) -> str:
+    """Values as a command prints them: a line each, those of float and golden side by side.
 
-    Nested ones have all their names; lists, such as matrices, are for JSON alone.
+    Nested ones have all their names. Lists of numbers, such as matrices, are for JSON alone.
     """
     lines: dict[str, list[str]] = {}
-    for path, value in _numbers(figures, ()):
+    for path, value in _leaves(values, ()):
         name = " ".join(part.replace("_", " ") for part in path if part not in MODELS)
         model = "".join(f"{part} " for part in path if part in MODELS)
-        lines.setdefault(name, []).append(f"{model}{_cell(value)}")
+        lines.setdefault(name, []).append(f"{model}{value}")
     width = max(map(len, lines), default=0)
-    return "\n".join(f"{name:{width}}  {', '.join(cells)}" for name, cells in lines.items())
+    return "\n".join(f"{name:{width}}  {'; '.join(cells)}" for name, cells in lines.items())
 
 
-def _numbers(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _numbers(inner, (*path, name))
-    elif isinstance(value, int | float | tuple):
-        yield path, value
+            yield from _leaves(inner, (*path, name))
+    elif isinstance(value, tuple) or (isinstance(value, list) and {*map(type, value)} == {str}):
+        yield path, ", ".join(map(_cell, value))
+    elif isinstance(value, int | float | str):
+        yield path, _cell(value)
 
 
 def _cell(value: Any) -> str:
-    if isinstance(value, tuple):
-        return " to ".join(map(_cell, value))
-    return f"{value:,}" if isinstance(value, int) else f"{value:.5g}"
+    if isinstance(value, float):
+        return f"{value:.5g}"
+    return str(value) if isinstance(value, bool | str) else f"{value:,}"

@@ -135,14 +135,6 @@ class Task:
         found = values[self.key]
         return found if isinstance(found, str) else ", ".join(found) or "no label"
 
-    def table(self, values: Values, floats: Values | None = None) -> list[str]:
-        """Lines of an answer, one for each output or word, the float model's beside it."""
-        both = values | {f"float {key}": value for key, value in (floats or {}).items()}
-        columns = {key: value for key, value in both.items() if isinstance(value, dict)}
-        cells = [["", *next(iter(columns.values()))]] if columns else []
-        cells += [[key.replace("_", " "), *map(_cell, x.values())] for key, x in columns.items()]
-        return _aligned(cells)
-
     def label(self, spec: EncoderSpec, review: Review, tokens: Tokens) -> Any:
         """What a file says of a text, in the words of `answer`; None where it says nothing."""
         right = self.targets(spec, [review], [tokens])
@@ -299,14 +291,6 @@ class Words(Task):
         pairs = zip(values["words"], values["labels"], strict=True)
         return " ".join(word if tag == entities.OUTSIDE else f"{word}/{tag}" for word, tag in pairs)
 
-    def table(self, values: Values, floats: Values | None = None) -> list[str]:
-        cells = [["word", *values["words"]]]
-        for name, one in (("", values), ("float ", floats)):
-            if one:
-                cells.append([f"{name}label", *one["labels"]])
-                cells.append([f"{name}probability", *map(_cell, one["probabilities"])])
-        return _aligned(cells)
-
     def label(self, spec: EncoderSpec, review: Review, tokens: Tokens) -> Any:
         """A list, None where the file says nothing of a word."""
         right = self.targets(spec, [review], [tokens])
@@ -354,10 +338,6 @@ class Answers(Task):
         begin, past = characters[first][0], characters[last][1]
         score = float(start[places.index(first)] * end[places.index(last)])
         return {"answer": tokens.pair[begin:past], "begin": begin, "end": past, "score": score}
-
-    def said(self, values: Values) -> str:
-        place = f"characters {values['begin']} to {values['end']}"
-        return f"{values['answer']} ({place} of the text, probability {values['score']:.2%})"
 
     def numbers(self, spec: EncoderSpec, tokens: Tokens, outputs: Array) -> Any:
         ends = zip(spec.labels, span(tokens, outputs))
@@ -482,13 +462,3 @@ def answer(
     The codes, of which the logits are multiples, decide where they are given.
     """
     return task_of(spec).answer(spec, tokens, logits, logits if codes is None else codes)
-
-
-def _cell(value: float) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
-
-
-def _aligned(columns: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table, of columns of cells."""
-    widths = [max(map(len, column)) for column in columns]
-    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in zip(*columns, strict=True)]

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,11 +67,9 @@ def test_the_command_prints_both_models(
     assert sum(golden["probabilities"].values()) == pytest.approx(1)
     assert golden["logits"] == pytest.approx(floats["logits"], abs=0.1)
     printed = capsys.readouterr().out
-    assert printed.startswith(f"{names[index]}   from {values['tokens']} tokens\n")
-    assert all(str(logit) in printed for logit in codes)
+    assert printed.startswith(f"{names[index]}\n")
+    assert all(f"{logit:,}" in printed for logit in codes)
     assert printed.endswith("\nnot compared with transformers\n")
-    turned = values | {"float": floats | {"class": "another"}}
-    assert classify.shown(classifier.spec, turned).endswith("the float model says another")
 
 
 def test_a_very_long_text_is_cut_and_said(
@@ -78,7 +77,7 @@ def test_a_very_long_text_is_cut_and_said(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("an awful waste of time. " * 20_000))
     assert main(["-", *options]) == 0
-    assert "from 512 tokens (119490 more cut)" in capsys.readouterr().out
+    assert re.search(r"^dropped tokens +119,490$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_the_quantized_model_classifies_without_its_checkpoint(
@@ -146,7 +145,7 @@ def test_pairs_and_standard_output(options: list[str], tmp_path: Path, capsys: C
     said = capsys.readouterr()
     (line,) = map(json.loads, said.out.splitlines())
     assert (line["text"], line["pair"]) == ("Is it good?", "No")
-    assert "labelled texts  0" in said.err
+    assert re.search(r"^texts +1$", said.err, re.MULTILINE)
 
 
 def test_texts_are_read_as_they_are_needed(

@@ -158,7 +158,7 @@ def test_classes_by_hand() -> None:
     assert difference["largest_lsb"] == pytest.approx(100)
     assert difference["mean"] == pytest.approx((1.0 + 0.01 + 0.2) / 8)
     text = metrics.shown(values)
-    assert re.search(r"^accuracy  +float 0.75, golden 0.75$", text, re.MULTILINE)
+    assert re.search(r"^accuracy  +float 0.75; golden 0.75$", text, re.MULTILINE)
     assert re.search(r"^flips changed  +2$", text, re.MULTILINE)
     assert "confusion" not in text
     some = replace(FOUR, labels=np.array([0, -1, 1, -1]))
