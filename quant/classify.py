@@ -66,14 +66,12 @@ def classify(model: QuantizedModel, tokens: Tokens) -> Values:
 def lines(model: QuantizedModel, predicted: Iterable[Predicted]) -> Iterator[Values]:
     """A JSON object for each text, in order; that of an empty text has the text alone."""
     for one in predicted:
-        line: Values = {"text": one.review.text}
-        line |= {} if one.review.pair is None else {"pair": one.review.pair}
+        line = one.to_json()
         if one.tokens is not None and one.codes is not None:
             right = task_of(model.spec).label(model.spec, one.review, one.tokens)
             line |= {} if right is None else {"label": right}
             line |= golden(model, one.tokens, one.codes, one.codes * model.logit_scale)
             line.pop("logits", None)
-            line |= {"tokens": len(one.tokens.ids), "dropped_tokens": one.tokens.dropped}
         yield line
 
 

@@ -79,19 +79,16 @@ def written(out: Path | None, width: int, found: Found) -> Found:
             header()
         for one, vector in found:
             rows += 1
-            file.write(vector.astype("<f4").tobytes() if plain else _line(one, vector))
+            if plain:
+                file.write(vector.astype("<f4").tobytes())
+            else:
+                numbers = None if one.tokens is None else [round(x, 7) for x in vector.tolist()]
+                line = json.dumps(one.to_json() | {"embedding": numbers}, ensure_ascii=False)
+                file.write(f"{line}\n".encode())
             yield one, vector
         if plain:
             file.seek(0)
             header()
-
-
-def _line(one: Predicted, vector: Vector) -> bytes:
-    line: dict[str, Any] = {"text": one.review.text, "embedding": None}
-    if one.tokens is not None:
-        line |= {"tokens": len(one.tokens.ids), "dropped_tokens": one.tokens.dropped}
-        line["embedding"] = [round(float(x), 7) for x in vector]
-    return (json.dumps(line, ensure_ascii=False) + "\n").encode()
 
 
 def figures(found: Found, width: int) -> dict[str, Any]:

@@ -59,6 +59,14 @@ class Predicted:
     codes: NDArray[np.int64] | None = None
     exact: Floats | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """The text, and how many tokens it has where it is not empty."""
+        line: dict[str, Any] = {"text": self.review.text}
+        line |= {} if self.review.pair is None else {"pair": self.review.pair}
+        if self.tokens is not None:
+            line |= {"tokens": len(self.tokens.ids), "dropped_tokens": self.tokens.dropped}
+        return line
+
 
 @dataclass(frozen=True)
 class QuantizedModel:

@@ -183,8 +183,7 @@ def class_of(label: str, names: tuple[str, ...]) -> int:
 
 _Columns: TypeAlias = tuple[str, str | None, str | None]
 """Of the text, the second text and the label."""
-_Row: TypeAlias = tuple[Sequence[str], Sequence[Any]]
-"""The columns or keys of a row, and their values."""
+_Rows: TypeAlias = Iterator[dict[str, Any]]
 
 
 class _Table:
@@ -207,13 +206,13 @@ class _Table:
         try:
             if self.path.is_dir() or self.kind not in readers:
                 raise UserError(f"not a file of {', '.join(readers)}")
-            for keys, values in readers[self.kind]():
-                text, pair, label = self._columns(tuple(keys))
-                row: dict[str | None, Any] = dict([(None, None), *zip(keys, values)])
-                for name in () if self.words else (text, pair):
-                    if not isinstance(row[name], str | None):
-                        raise UserError(f"{name!r} is {_shown(row[name])}, not a string")
-                yield make(row[text], pair and (row[pair] or ""), row[label])
+            for row in readers[self.kind]():
+                names = self._columns(tuple(row))
+                text, pair, label = (None if name is None else row[name] for name in names)
+                for name, value in () if self.words else zip(names, (text, pair)):
+                    if not isinstance(value, str | None):
+                        raise UserError(f"{name!r} is {_shown(value)}, not a string")
+                yield make(text, names[1] and (pair or ""), label)
         except UserError as error:
             kind = ": row " if self.kind in PARQUET else ":"
             place = f"{kind}{self.line}" if self.line else ""
@@ -227,7 +226,7 @@ class _Table:
                     raise UserError(f"{byte} is not text in UTF-8: save the file as UTF-8")
                 yield line
 
-    def _csv(self) -> Iterator[_Row]:
+    def _csv(self) -> _Rows:
         csv.field_size_limit(1 << 24)
         lines = self._lines()
         first = next(lines, "")
@@ -242,7 +241,7 @@ class _Table:
                 if not header:
                     header, _ = cells, self._columns(tuple(cells))
                 elif len(cells) == len(header):
-                    yield header, cells
+                    yield dict(zip(header, cells))
                 elif "".join(cells).strip():
                     wrong = f"{len(cells)} cells under a header of {len(header)}"
                     raise UserError(f"{wrong}: quote a text that holds {delimiter!r}")
@@ -250,18 +249,18 @@ class _Table:
             self.line = begin
             raise UserError(f"{error}: quotes enclose a whole cell, and double in it") from None
 
-    def _jsonl(self) -> Iterator[_Row]:
+    def _jsonl(self) -> _Rows:
         for line in filter(str.strip, self._lines()):
             row = _json_value(line)
             if not isinstance(row, dict):
                 raise UserError(f"{_shown(row)} is not a JSON object")
-            yield [*row], [*row.values()]
+            yield row
 
-    def _txt(self) -> Iterator[_Row]:
+    def _txt(self) -> _Rows:
         for line in filter(str.strip, self._lines()):
-            yield ["text"], [line.strip()]
+            yield {"text": line.strip()}
 
-    def _conll(self) -> Iterator[_Row]:
+    def _conll(self) -> _Rows:
         rows: list[list[str]] = []
         begin = width = 0
         for line in chain(self._lines(), [""]):
@@ -275,10 +274,10 @@ class _Table:
             elif rows and not cells:
                 self.line = begin
                 words, *_, tags = zip(*rows)
-                yield ["words", "tags"], [[*words], [*tags]]
+                yield {"words": [*words], "tags": [*tags]}
                 rows = []
 
-    def _parquet(self) -> Iterator[_Row]:
+    def _parquet(self) -> _Rows:
         import pyarrow
         from pyarrow import parquet
 
@@ -293,7 +292,7 @@ class _Table:
                 for batch in file.iter_batches(256, columns=read, use_threads=False):
                     for row in batch.to_pylist():
                         self.line += 1
-                        yield read, [row[name] for name in read]
+                        yield row
             except UserError:
                 raise
             except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:

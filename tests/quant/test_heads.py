@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from golden import encoder, store
-from quant import calibrate, classify, evaluate, report
+from quant import calibrate, classify, evaluate
 from quant.calibrate import Calibrator
 from quant.foreign.checkpoint import load
 from quant.foreign.tokenizer import TextTokenizer, Tokens
@@ -156,16 +156,6 @@ def test_numbers_in_every_command(config: dict, labels: int, tmp_path: Path) -> 
         assert counts["means"][name] == pytest.approx(np.mean([row[i] for row in found]))
         mse = values["golden"][name]["mse"]
         assert counts["mean_squared_errors"][name] == pytest.approx(mse)
-
-
-@pytest.mark.parametrize("config", [MULTI, SEVERAL])
-def test_the_page_of_classes_refuses_them(config: dict, tmp_path: Path, capsys) -> None:
-    options, _, _ = made(tmp_path, config, 3)
-    capsys.readouterr()
-    assert report.main(options) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "use python -m quant.classify or quant.evaluate" in error
 
 
 def test_a_probability_of_one_half_does_not_hold(tmp_path: Path) -> None:
