@@ -18,20 +18,19 @@ from typing import Any
 from cli import files
 from cli.command import run_command
 from cli.errors import UserError
-from cli.options import Parser, add_json, add_model, add_quantized, add_tokens
+from cli.options import Parser, add_model
 from cli.progress import progress
 
 import numpy as np
 
 from quant import reader
-from quant.calibrate import MAX_TOKENS
 from quant.foreign.tokenizer import Tokens
 from quant.images import data as images
 from quant.measure.metrics import shown
 from quant.measure.tasks import Array, Values, answer, task_of
 from quant.model.spec import LABELLED, QUESTION_ANSWERING, TEXTS, EncoderSpec
-from quant.quantized_model import Predicted, QuantizedModel
-from quant.texts.data_file import add_columns, begun, layout_of
+from quant.quantized_model import Predicted, QuantizedModel, add_options
+from quant.texts.data_file import begun, layout_of
 
 TASKS = (*LABELLED, QUESTION_ANSWERING)
 
@@ -148,10 +147,7 @@ def parser() -> Parser:
         help="where --batch writes a line of JSON for each text (default: standard output)",
     )
     add_model(result, default=None)
-    add_quantized(result)
-    add_tokens(result, MAX_TOKENS)
-    add_json(result)
-    add_columns(result)
+    add_options(result)
     return result
 
 

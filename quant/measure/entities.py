@@ -11,6 +11,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from quant.measure.metrics import by_name
+
 OUTSIDE = "O"
 """The tag of a word that belongs to nothing (Ramshaw and Marcus, 1995)."""
 
@@ -42,29 +46,19 @@ def _ends(before: str, tag: str) -> bool:
     return tag == OUTSIDE or before[0] in "ESLU" or tag[0] in "BSU" or before[2:] != tag[2:]
 
 
-def scores(
-    right_tags: Sequence[Sequence[str]], said_tags: Sequence[Sequence[str]]
-) -> dict[str, Any]:
+def scores(right: Sequence[Sequence[str]], said: Sequence[Sequence[str]]) -> dict[str, Any]:
     """Of the texts' tags: micro precision, recall and F1 of the entities, and F1 of each type.
 
-    An entity counts as found where its type and all its words are right. precision = found / said,
-    recall = found / right, F1 = 2 found / (said + right); None where a denominator is 0.
+    An entity counts as found where its type and all its words are right; the measures are those of
+    `metrics.by_name`.
     """
-    right, said, found = Counter[str](), Counter[str](), Counter[str]()
-    for wanted, given in zip(right_tags, said_tags, strict=True):
-        a, b = set(entities(wanted)), set(entities(given))
-        for counter, several in ((right, a), (said, b), (found, a & b)):
-            counter.update(kind for kind, _, _ in several)
-    return {
-        "entities": right.total(),
-        "precision": _share(found.total(), said.total()),
-        "recall": _share(found.total(), right.total()),
-        "f1": _share(2 * found.total(), said.total() + right.total()),
-        "f1_by_type": {
-            kind: _share(2 * found[kind], said[kind] + right[kind]) for kind in sorted(right | said)
-        },
-    }
-
-
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
+    a, b = (
+        {(number, *one) for number, tags in enumerate(texts) for one in entities(tags)}
+        for texts in (right, said)
+    )
+    kinds = sorted({kind for _, kind, *_ in a | b})
+    several = [Counter(kind for _, kind, *_ in some) for some in (a & b, b, a)]
+    counts = [np.array([counter[kind] for kind in kinds], np.int64) for counter in several]
+    micro = by_name(*(count.sum(keepdims=True) for count in counts))
+    shares = {name: values[0] for name, values in micro.items()}
+    return {"entities": len(a), **shares, "f1_by_type": dict(zip(kinds, by_name(*counts)["f1"]))}

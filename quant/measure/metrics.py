@@ -32,7 +32,7 @@ def class_scores(confusion: Classes) -> dict[str, Any]:
     return {
         "accuracy": float(right.sum() / confusion.sum()),
         "accuracy_95": wilson(int(right.sum()), int(confusion.sum())),
-        **_by_name(right, said, true),
+        **by_name(right, said, true),
         "confusion": confusion.tolist(),
         "confusion_shares": [
             _ratios(row, np.full(len(row), total)) for row, total in zip(confusion, true)
@@ -48,18 +48,19 @@ def label_scores(right: NDArray[np.bool_], said: NDArray[np.bool_]) -> dict[str,
     """
     exact = (right == said).all(axis=1)
     counts = [part.sum(axis=0) for part in (right & said, said, right)]
-    names = _by_name(*counts)
+    names = by_name(*counts)
     defined = [f1 for f1 in names["f1"] if f1 is not None]
     return {
         "exact": float(exact.mean()),
         "exact_95": wilson(int(exact.sum()), len(exact)),
-        "micro_f1": _by_name(*(count.sum(keepdims=True) for count in counts))["f1"][0],
+        "micro_f1": by_name(*(count.sum(keepdims=True) for count in counts))["f1"][0],
         "macro_f1": float(np.mean(defined)) if defined else None,
         **names,
     }
 
 
-def _by_name(found: Classes, said: Classes, right: Classes) -> dict[str, list[float | None]]:
+def by_name(found: Classes, said: Classes, right: Classes) -> dict[str, list[float | None]]:
+    """Precision, recall and F1 of several names, from how often each was found, said and right."""
     return {
         "precision": _ratios(found, said),
         "recall": _ratios(found, right),

@@ -309,16 +309,18 @@ class Words(Task):
     def compared(self, e: Evaluation, floats: Array, integers: Array) -> Values:
         """Of the entities None where no word has a tag, or the classes are no such tags."""
         scores = {"float": self._entities(e, floats), "golden": self._entities(e, integers)}
-        more = {"texts": e.texts, "cut_words": e.cut}
+        cut = sum(len(tokens.begins) - len(tokens.kept) for tokens in e.texts)
+        more = {"texts": len(e.texts), "cut_words": cut}
         found = super().compared(e, floats, integers)
         return found | more | {"entities": scores if scores["float"] else None}
 
     def _entities(self, e: Evaluation, classes: Array) -> Values | None:
         """Over the words that have a tag, as if the others were not there; None without tags."""
         names = np.array(e.spec.labels)
-        if not entities.tagged(e.spec.labels) or e.text is None or not e.labelled.any():
+        if not entities.tagged(e.spec.labels) or not e.labelled.any():
             return None
-        ends = np.flatnonzero(np.diff(e.text[e.labelled])) + 1
+        text = np.repeat(np.arange(len(e.texts)), [len(tokens.kept) for tokens in e.texts])
+        ends = np.flatnonzero(np.diff(text[e.labelled])) + 1
         several = (np.split(names[part[e.labelled]], ends) for part in (e.labels, classes))
         return entities.scores(*([part.tolist() for part in parts] for parts in several))
 
@@ -384,22 +386,18 @@ class Evaluation:
         By tensor, over the ``traced`` first texts.
     labels
         What is right, as `Task.targets` gives it.
-    text, texts, cut
-        Of words: which text each is of [n], ascending, how many texts there are, and the words that
-        no token is left of.
+    texts
+        Of which the rows are, in their order.
     """
 
     spec: EncoderSpec
     float_logits: NDArray[np.float32]
     integer_logits: NDArray[np.int64]
     logit_scale: float | Array
-    tokens: int
     errors: dict[str, TensorError]
     traced: int
     labels: Array
-    text: NDArray[np.int64] | None = None
-    texts: int = 0
-    cut: int = 0
+    texts: Texts
 
     @property
     def scaled(self) -> Array:
@@ -423,7 +421,7 @@ class Evaluation:
         return {
             task.row: len(self.float_logits),
             f"labelled_{task.row}": int(rows.sum()),
-            "tokens": self.tokens,
+            "tokens": sum(len(tokens.ids) for tokens in self.texts),
             "classes": list(self.spec.labels),
             "float": scores[0],
             "golden": scores[1],

@@ -33,9 +33,9 @@ FOUR = Evaluation(
     float_logits=np.array([[2, 1], [2, 1], [1, 2], [2, 1.9]], np.float32),
     integer_logits=np.array([[200, 100], [100, 101], [100, 200], [200, 210]]),
     logit_scale=0.01,
-    tokens=40,
     errors={},
     traced=0,
+    texts=(),
 )
 
 

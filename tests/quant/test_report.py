@@ -22,12 +22,12 @@ RESULT = Evaluation(
     float_logits=np.array([[2, 1], [2, 1], [2, 1], [1, 2], [2, 1.9]], np.float32),
     integer_logits=np.array([[200, 100], [100, 130], [200, 190], [100, 200], [200, 210]]),
     logit_scale=0.01,
-    tokens=40,
     errors={
         "fine": TensorError(1000, 0, 2e4, 1.0, 2.0, 0.5),
         "bad": TensorError(1000, 10, 10.0, 1.0, 2.0, 0.5, np.array([1, 1, 50.0])),
     },
     traced=5,
+    texts=(),
 )
 
 
