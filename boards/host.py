@@ -25,6 +25,7 @@ import numpy as np
 
 from driver.bert2rtl import DeviceError, DmaAccelerator
 from golden.identity import identity_of
+from quant.measure.metrics import shown
 from quant.measure.tasks import answer, task_of
 from quant.quantized_model import QuantizedModel
 from quant.texts.data_file import Review, add_columns, layout_of, read_texts
@@ -288,7 +289,7 @@ def _command(options: argparse.Namespace) -> None:
         if options.data is None:
             print(f"{task.said(values)}   from {len(tokens.ids)} tokens")
             values["integer_logits"] = task.numbers(spec, tokens, codes)
-            print("\n".join(task.table(spec, values)))
+            print(shown(values))
             print(f"{cycles:,} clock cycles, {cycles / board.megahertz / 1e3:.3f} ms on the board")
         else:
             print(f"{task.said(values):12}  {' '.join(review.text.split())[:80]}")

@@ -7,8 +7,8 @@ on a few texts.
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from cli import files
 from cli.command import run_command
@@ -23,9 +23,10 @@ from quant.foreign import hub, proof
 from quant.foreign.checkpoint import Checkpoint, load, say
 from quant.foreign.tokenizer import TextTokenizer
 from quant.images import data as images
-from quant.measure.compare import OUTLIER
+from quant.measure.compare import OUTLIER, TensorError
+from quant.measure.metrics import shown
 from quant.model.position_bias import BIAS
-from quant.model.spec import EMBEDDING, TEXTS, EncoderSpec
+from quant.model.spec import EMBEDDING, TEXTS
 from quant.model.window import said
 from quant.quantize import given
 from quant.quantize.observers import Observer
@@ -46,19 +47,11 @@ examples:
 """
 
 
-@dataclass(frozen=True)
-class Reach:
-    """A tensor of the float model and its channels that reach furthest.
+def reaches(observers: Mapping[str, Observer]) -> list[dict[str, Any]]:
+    """The tensors of OPERANDS with channels that reach OUTLIER times as far as the median one.
 
-    channels: (channel, how many times as far as the median one), the furthest first.
+    {"tensor", "channels"} of each, the channels with how many times as far; the furthest first.
     """
-
-    tensor: str
-    channels: tuple[tuple[int, float], ...]
-
-
-def reaches(observers: Mapping[str, Observer]) -> list[Reach]:
-    """The tensors of OPERANDS with channels that reach OUTLIER times as far as the median one."""
     found = []
     for name, observer in observers.items():
         # up beside a gate has 16 bits
@@ -66,12 +59,9 @@ def reaches(observers: Mapping[str, Observer]) -> list[Reach]:
         if gated or not name.endswith(OPERANDS):
             continue
         low, high = observer.channel_extremes
-        peaks = np.maximum(-low, high)
-        times = peaks / (float(np.median(peaks)) or np.inf)
-        far = [(int(c), float(times[c])) for c in np.argsort(-times) if times[c] >= OUTLIER]
-        if far:
-            found.append(Reach(name, tuple(far)))
-    return sorted(found, key=lambda reach: -reach.channels[0][1])
+        if far := TensorError(peaks=np.maximum(-low, high).astype(np.float64)).outliers():
+            found.append({"tensor": name, "channels": far})
+    return sorted(found, key=lambda one: -one["channels"][0][1])
 
 
 def parser() -> Parser:
@@ -127,7 +117,7 @@ def inspect_command(options: argparse.Namespace) -> int:
             **reader.facts(checkpoint),
             "notes": list(checkpoint.notes),
             "parameters": sum(parts(checkpoint).values()),
-            "reaches": None if reached is None else [asdict(reach) for reach in reached],
+            "reaches": reached,
         }
         files.write_json(options.json, values)
     then("quant.calibrate", "--model", options.model)
@@ -158,58 +148,32 @@ def parts(checkpoint: Checkpoint) -> dict[str, int]:
 
 
 def description(checkpoint: Checkpoint) -> str:
-    """The structure in words, and the number of parameters by part."""
-    spec, counted = checkpoint.spec, parts(checkpoint)
-    head = [*spec.head_activations, "none"]
-    answers = ", ".join(spec.labels) or f"{spec.outputs} numbers"
-    has = {
-        f"embedding of {spec.embedding_size}, projected": spec.embedding_size,
-        "scores with a bias by relative positions": spec.position_bias,
-        "rotary positions": spec.rotary,
-        f"{spec.kv_heads} heads of K and V": spec.kv_heads,
-        "gated feed-forward": spec.gated,
-        "RMSNorm": spec.rms_norm,
-        f"windows, {said(spec.windows)}": spec.windows,
-    }
-    return "\n".join(
-        [
-            f"{checkpoint.directory}: maps to the encoder",
-            f"{spec.layers} layers, hidden {spec.hidden}, {spec.heads} heads of {spec.head_size}, "
-            f"feed-forward {spec.ffn} with {spec.activation}, {spec.norm}-norm"
-            + "".join(f", {name}" for name, there in has.items() if there),
-            _input(checkpoint, spec),
-            f"{spec.task} by the {spec.pooling} token{'s' * (spec.pooling == 'mean')}: {answers}; "
-            f"{len(head)} linear layers with {', '.join(head)}, then {spec.function}",
-            f"{sum(counted.values()):,} parameters: "
-            + ", ".join(f"{part} {count:,}" for part, count in counted.items()),
-        ]
-    )
+    """The structure: the options that are not absent, and the number of parameters by part."""
+    spec, counted, resolved = checkpoint.spec, parts(checkpoint), checkpoint.resolved
+    reads = str(checkpoint.front or f"files of rows, .npy with float32 [L, {spec.hidden}]")
+    if resolved is not None:
+        rows = TextTokenizer(resolved).rows
+        reads = f"texts; tokenizer of {rows:,} entries, which cuts at the {resolved.side}"
+    values = {name: value for name, value in spec.to_json().items() if value}
+    values |= {"windows": said(spec.windows)} if spec.windows else {}
+    values |= {"reads": reads, "tokens": spec.max_tokens}
+    values |= {"parameters": {"in all": sum(counted.values()), **counted}}
+    return f"{checkpoint.directory}: maps to the encoder\n{shown(values)}"
 
 
-def _input(checkpoint: Checkpoint, spec: EncoderSpec) -> str:
-    """How texts, images or files become tokens."""
-    if checkpoint.resolved is None:
-        rows = f"files of rows, .npy with float32 [L, {spec.hidden}]"
-        return f"{rows if spec.rows else checkpoint.front}, up to {spec.max_tokens:,} tokens"
-    return (
-        f"up to {spec.max_tokens:,} tokens of {spec.vocabulary:,}, {spec.types} segment types; "
-        f"tokenizer of {TextTokenizer(checkpoint.resolved).rows:,} entries, which cuts at the "
-        f"{checkpoint.resolved.side}"
-    )
-
-
-def reach_table(reached: Sequence[Reach], texts: str) -> str:
-    """The tensors with channels that reach far, the furthest first; texts: what was looked at."""
+def reach_table(reached: Sequence[dict[str, Any]], texts: str) -> str:
+    """What `reaches` gives as lines, the first SHOWN; texts: what was looked at."""
     if not reached:
         return f"no channel reaches {OUTLIER} times as far as the median one on {texts}"
-    lines = [f"channels that reach {OUTLIER} times as far as the median one, {texts}:"]
-    for reach in reached[:SHOWN]:
-        first = ", ".join(f"{channel} ({times:.0f}x)" for channel, times in reach.channels[:4])
-        more = f" and {len(reach.channels) - 4} more" if len(reach.channels) > 4 else ""
-        lines.append(f"  {reach.tensor}: {first}{more}")
-    if len(reached) > SHOWN:
-        lines.append(f"  {len(reached) - SHOWN} more tensors")
-    return "\n".join([*lines, "quant.calibrate tries what helps (docs/numerics.md, section 10)"])
+    lines = {
+        one["tensor"]: ", ".join(f"{c} ({times:.0f}x)" for c, times in one["channels"][:4])
+        for one in reached[:SHOWN]
+    }
+    return (
+        f"channels that reach {OUTLIER} times as far as the median one, {texts}, the first of "
+        f"{len(reached)} tensors:\n{shown(lines)}\n"
+        "quant.calibrate tries what helps (docs/numerics.md, section 10)"
+    )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,16 @@
 """The integer model with its tokenizer, read from the folder of `quant.calibrate`."""
 
-from collections.abc import Iterator, Sequence
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self, TextIO
 
+from cli import files
 from cli.errors import UserError
+from cli.options import Parser, add_json, add_quantized, add_tokens
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,17 +18,21 @@ from numpy.typing import NDArray
 from golden import encoder, fast, store
 from golden.model import Model
 from quant import reader
-from quant.calibrate import MAX_TOKENS
+from quant.calibrate import MAX_TOKENS, calibrated
 from quant.foreign.checkpoint import Checkpoint, fingerprint, load
-from quant.foreign.tokenizer import Tokens, encode
+from quant.foreign.tokenizer import InputError, Tokens, encode
 from quant.measure.compare import TensorError, answering, compare
+from quant.measure.metrics import shown
 from quant.measure.tasks import texts_of
 from quant.model import float_model
-from quant.model.spec import TASKS, CheckpointError, EncoderSpec, Floats
+from quant.model.spec import CheckpointError, EncoderSpec, Floats
 from quant.quantize import decode, given
 from quant.quantize.encoder import Quantized, with_tokens
 from quant.reader import Reader
-from quant.texts.data_file import Content
+from quant.texts.data_file import Content, Review, TextError, add_columns
+
+CHUNK = 64
+"""Texts of a file in memory at a time."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +48,34 @@ class Outputs:
 
 
 @dataclass(frozen=True)
+class Predicted:
+    """A text of a file by its number from 1; tokens and outputs are None where it is empty.
+
+    exact: the float model's, None where it did not run.
+    """
+
+    number: int
+    review: Review
+    tokens: Tokens | None = None
+    codes: NDArray[np.int64] | None = None
+    exact: Floats | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The text, and how many tokens it has where it is not empty."""
+        line: dict[str, Any] = {"text": self.review.text}
+        line |= {} if self.review.pair is None else {"pair": self.review.pair}
+        if self.tokens is not None:
+            line |= {"tokens": len(self.tokens.ids), "dropped_tokens": self.tokens.dropped}
+        return line
+
+
+@dataclass(frozen=True)
 class QuantizedModel:
     """A quantized model with its tokenizer; the float checkpoint beside it where it is there.
 
     logit_scale: an output of the float model is about this times the integer one, a number or one
-    for each output [C]. TASKS: those of which a model must have one to be loaded as this class.
+    for each output [C].
     """
-
-    TASKS: ClassVar[Sequence[str]] = TASKS
 
     model: Model
     info: dict[str, Any]
@@ -60,28 +88,38 @@ class QuantizedModel:
     def load(cls, quantized: Path, model: Path | None, floats: bool = True) -> Self:
         """Without ``model`` the checkpoint that was calibrated is used where it is still there.
 
-        It is known by its hash, and looked for where it was, from the current folder and from those
-        above ``quantized``, so that both may have moved together. Without ``floats`` none is looked
-        for. Raises UserError naming the folder that cannot be read, where the two do not belong
-        together, and where the model is for another task.
+        Without ``floats`` none is looked for. Raises UserError naming the folder that cannot be
+        read, and where the two do not belong together.
         """
         integer_model, info = store.load(quantized)
         with reader.reading(quantized):
             spec = EncoderSpec.from_json(info["spec"])
             scale = decode.scale(info["tensors"]["logits"])
-            if floats:
-                directory, sha256 = info["checkpoint"]["directory"], info["checkpoint"]["sha256"]
-        spec.require(cls.TASKS, quantized)
+            source = info["checkpoint"] if floats else {"directory": "", "sha256": ""}
+            folder, sha256 = model or Path(source["directory"]), source["sha256"]
         its, checkpoint = reader.of_quantized(quantized, info, spec), None
-        if floats and model and fingerprint(model) != sha256:
+        try:
+            made = fingerprint(folder) if floats else None
+        except (CheckpointError, OSError):
+            if model:
+                raise
+            made = None
+        if made == sha256:
+            checkpoint = load(folder, source.get("task"), its.resolved)
+        elif floats and model:
             raise UserError(f"{quantized} was not made from {model}: calibrate again")
-        found = model
-        if floats and not model:
-            several = dict.fromkeys(_places(Path(directory), quantized))
-            found = next((place for place in several if _is_of(place, sha256)), None)
-        if floats and found:
-            checkpoint = load(found, info["checkpoint"].get("task"), its.resolved)
         return cls(integer_model, info, spec, scale, its, checkpoint)
+
+    @classmethod
+    def of_options(cls, options: argparse.Namespace, tasks: Sequence[str]) -> tuple[Path, Self]:
+        """The model that a command's options name, and its folder, calibrated first if needed.
+
+        Raises UserError as load, and for a model of another task than these.
+        """
+        quantized, model = calibrated(options, tasks)
+        found = cls.load(quantized, model)
+        found.spec.require(tasks, quantized)
+        return quantized, found
 
     def require_checkpoint(self) -> Checkpoint:
         """Raises UserError when only the integer model is there."""
@@ -134,23 +172,51 @@ class QuantizedModel:
                 compare(result.errors, trace, answering(spec, codes_of), self.info["tensors"])
         return result
 
+    def predict(
+        self, reviews: Iterable[Review], max_tokens: int = MAX_TOKENS, floats: int = 0
+    ) -> Iterator[Predicted]:
+        """Every text in order, in bounded memory, the first ``floats`` by the float model too.
+
+        Raises TextError, which names the text by its number, where one has no token.
+        """
+        left = enumerate(reviews, 1)
+        while chunk := list(islice(left, CHUNK)):
+            encoded = []
+            for number, review in chunk:
+                try:
+                    if review.present:
+                        encoded.append(self.tokens(review.content, review.pair, max_tokens))
+                except InputError as error:
+                    raise TextError(f"text {number}: {error}") from None
+            outputs = self.run(encoded, floats) if encoded else Outputs([], [], {})
+            floats = max(0, floats - len(encoded))
+            exact = [*outputs.floats, *[None] * (len(encoded) - len(outputs.floats))]
+            rows = zip(encoded, outputs.integers, exact, strict=True)
+            for number, review in chunk:
+                yield Predicted(number, review, *(next(rows) if review.present else ()))
+
+    def finish(
+        self, figures: dict[str, Any], json: Path | None, text: str = "", file: TextIO | None = None
+    ) -> None:
+        """The end of a command: the text or the figures, the proof of calibration, and --json."""
+        difference = self.info["checkpoint"].get("difference")
+        proof = "not compared with transformers"
+        if difference is not None:
+            proof = f"equal to transformers' own model: {difference:.0e}"
+        print(text or shown(figures), proof, sep="\n", file=file or sys.stdout)
+        if json:
+            files.write_json(json, figures)
+
+
+def add_options(parser: Parser) -> None:
+    """Options that say which model, how long a text is and how its file is read, and --json."""
+    add_quantized(parser)
+    add_tokens(parser, MAX_TOKENS)
+    add_json(parser)
+    add_columns(parser)
+
 
 def run_share(model: QuantizedModel, share: tuple[Sequence[Tokens], int]) -> Outputs:
     """Both models on some texts, of which so many are traced, for `cli.workers.each`."""
     texts, traced = share
     return model.run(texts, traced=traced)
-
-
-def _places(directory: Path, quantized: Path) -> Iterator[Path]:
-    """The checkpoint's path as calibration had it, and its ends in the folders above the model."""
-    yield directory
-    ends = [directory.parts[i:] for i in range(directory.is_absolute(), len(directory.parts))]
-    for end, above in product(ends, quantized.resolve().parents):
-        yield above.joinpath(*end)
-
-
-def _is_of(place: Path, sha256: str) -> bool:
-    try:
-        return place.is_dir() and fingerprint(place) == sha256
-    except (CheckpointError, OSError):
-        return False

@@ -1,4 +1,4 @@
-"""What makes tokens of an input: a tokenizer of texts, a front end of images, or files of rows."""
+"""What makes tokens of an input: a tokenizer of texts, a front end of images or files of rows."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -24,84 +24,63 @@ from quant.model.spec import TASKS, EncoderSpec
 from quant.texts.data_file import Content
 
 
-class ImageReader:
-    """What TextTokenizer is to a text: images become Tokens, which bring their rows."""
-
-    def __init__(self, front: Front) -> None:
-        self.front = front
-        self.resolved = None
-
-    def encode(self, text: Content, pair: str | None = None, *, limit: int, **_: bool) -> Tokens:
-        """The tokens of an image, which is a file's path or the pixels themselves.
-
-        Every image has as many. InputError for a pair and for a limit below them.
-        """
-        if pair is not None:
-            raise InputError("a model of images reads one image: give no pair")
-        front, count = self.front, len(self.front.tokens)
-        if limit < count:
-            raise InputError(
-                f"an image has {count} tokens, of which none can be cut, and the limit is "
-                f"{limit}: give --tokens {count}"
-            )
-        if isinstance(text, str) and not text.strip():
-            raise InputError("the path of the image is empty: give a file")
-        image = text if isinstance(text, np.ndarray) else read(Path(str(text).strip()))
-        ids = np.arange(count, dtype=np.int32)
-        return Tokens(
-            ids=ids,
-            types=np.zeros_like(ids),
-            words=front.tokens,
-            picture=Picture(front.seen(image), len(front.names), front.grid),
-            made=partial(front.rows, front.pixels(image)),
-        )
-
-
 class RowReader:
-    """The same for files of rows, which a front end of the user's made: Tokens that bring these.
+    """What TextTokenizer is to a text, for what brings rows: images, or files of rows.
 
-    hidden: channels of a row. most: rows of the longest file.
+    front: of images; None for files of rows, which a front end of the user's made.
     """
 
     resolved = None
 
-    def __init__(self, hidden: int, most: int) -> None:
-        self.hidden, self.most = hidden, most
+    def __init__(self, spec: EncoderSpec, front: Front | None) -> None:
+        self.hidden, self.most, self.front = spec.hidden, spec.max_tokens, front
 
     def encode(
         self, text: Content, pair: str | None = None, *, limit: int, words: bool = False, **_: bool
     ) -> Tokens:
-        """The tokens of a file, a row each, called by their numbers; each is a word by itself."""
+        """The tokens of an image or its path, or of a .npy file of rows, each a word by itself.
+
+        Every image has as many. InputError for a pair and for a limit below them.
+        """
+        thing = "image" if self.front else "file of rows"
         if pair is not None:
-            raise InputError("a model of rows reads one file: give no pair")
-        if not isinstance(text, str) or not text.strip():
-            raise InputError("the path of the rows is empty: give a .npy file")
-        path = Path(text.strip())
-        count = len(read_rows(path, self.hidden, self.most))
+            raise InputError(f"a model of {thing}s reads one {thing}: give no pair")
+        if isinstance(text, str) and not text.strip():
+            raise InputError(f"the path of the {thing} is empty: give a file")
+        path, picture = Path(str(text).strip()), None
+        made = partial(read_rows, path, self.hidden, self.most)
+        if self.front:
+            image = text if isinstance(text, np.ndarray) else read(path)
+            picture = Picture(self.front.seen(image), len(self.front.names), self.front.grid)
+            made, names = partial(self.front.rows, self.front.pixels(image)), self.front.tokens
+        else:
+            names = tuple(map(str, range(len(made()))))
+        count = len(names)
         if count > limit:
             raise InputError(
-                f"{path} has {count} rows, of which none can be cut, and the limit is {limit}: "
-                f"give --tokens {count}"
+                f"the {thing} has {count} tokens, of which none can be cut, and the limit is "
+                f"{limit}: give --tokens {count}"
             )
-        ids, names = np.arange(count, dtype=np.int32), tuple(map(str, range(count)))
+        ids = np.arange(count, dtype=np.int32)
         return Tokens(
             ids=ids,
             types=np.zeros_like(ids),
             words=names,
             spelling=names if words else (),
             begins=tuple(range(count)) if words else (),
-            made=partial(read_rows, path, self.hidden, self.most),
+            picture=picture,
+            made=made,
         )
 
 
-Reader: TypeAlias = TextTokenizer | ImageReader | RowReader
+Reader: TypeAlias = TextTokenizer | RowReader
 
 
 def of_checkpoint(checkpoint: Checkpoint) -> Reader:
     """That of a checkpoint as loaded."""
     if checkpoint.resolved is not None and not checkpoint.spec.given:
         return TextTokenizer(checkpoint.resolved)
-    return ImageReader(checkpoint.front) if checkpoint.front else _of_rows(checkpoint.spec)
+    return RowReader(checkpoint.spec, checkpoint.front)
 
 
 def of_quantized(directory: Path, info: dict[str, Any], spec: EncoderSpec) -> Reader:
@@ -109,10 +88,8 @@ def of_quantized(directory: Path, info: dict[str, Any], spec: EncoderSpec) -> Re
 
     CheckpointError where it is not that of this model.
     """
-    if spec.rows:
-        return _of_rows(spec)
-    if "front" in info:
-        return ImageReader(front.stored(directory, info["front"]))
+    if spec.rows or "front" in info:
+        return RowReader(spec, None if spec.rows else front.stored(directory, info["front"]))
     return TextTokenizer(tokenizer.stored(directory, info))
 
 
@@ -147,10 +124,6 @@ def reading(quantized: Path) -> Iterator[None]:
         raise UserError(
             f"{quantized / store.DESCRIPTION}: its info has no usable {error}; calibrate again"
         ) from None
-
-
-def _of_rows(spec: EncoderSpec) -> RowReader:
-    return RowReader(spec.hidden, spec.max_tokens)
 
 
 def facts(checkpoint: Checkpoint) -> dict[str, Any]:

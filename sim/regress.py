@@ -32,9 +32,9 @@ from golden import fast as golden_fast
 from quant import reader
 from quant.calibrate import DEFAULT_DATA
 from quant.images import data as images
-from quant.measure.tasks import TABLE, UNCOUNTED, likeness, task_of, texts_of
+from quant.measure.tasks import UNCOUNTED, likeness, task_of, texts_of
 from quant.model import float_model
-from quant.model.spec import LABELLED, TEXTS
+from quant.model.spec import LABELLED, MULTI_LABEL, TEXTS
 from quant.quantized_model import QuantizedModel
 from quant.texts.data_file import Review as Text
 from quant.texts.data_file import add_columns, layout_of
@@ -245,7 +245,7 @@ def report(figures: Regression, inputs: str = TEXTS) -> str:
     for name, value in figures.accuracy.items():
         rows.append([f"accuracy, {name}", "-" if value is None else f"{value:.2%}"])
     if "float" in figures.accuracy:
-        same = "same labels" if TABLE[figures.task].kind == "label" else "same class"
+        same = "same labels" if figures.task == MULTI_LABEL else "same class"
         rows.append([f"{same}, float and RTL", f"{figures.agreement:.2%}"])
     if figures.fit is not None:
         rows.append(["R^2 of RTL by float", f"{figures.fit:.5f}"])

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from quant.measure.metrics import cosines
 from quant.measure.tasks import answer, task_of
-from quant.measure.vectors import cosines
 from rtl.interface.config import Config
 from sim.bench import PassedTest
 from sim.phases import (

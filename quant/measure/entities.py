@@ -11,6 +11,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from quant.measure.metrics import by_name
+
+OUTSIDE = "O"
+"""The tag of a word that belongs to nothing (Ramshaw and Marcus, 1995)."""
+
 _TAG = re.compile(r"O|[BIESLU]-.+")
 
 Entity = tuple[str, int, int]  # type, first and last word
@@ -18,17 +25,17 @@ Entity = tuple[str, int, int]  # type, first and last word
 
 def tagged(names: Sequence[str]) -> bool:
     """These names of classes are such tags, of one entity type or more."""
-    return all(map(_TAG.fullmatch, names)) and any(name != "O" for name in names)
+    return all(map(_TAG.fullmatch, names)) and any(name != OUTSIDE for name in names)
 
 
 def entities(tags: Sequence[str]) -> list[Entity]:
     """The entities of a text, in their order."""
     found: list[Entity] = []
-    first, before = 0, "O"
-    for place, tag in enumerate([*tags, "O"]):
-        if before != "O" and _ends(before, tag):
+    first, before = 0, OUTSIDE
+    for place, tag in enumerate([*tags, OUTSIDE]):
+        if before != OUTSIDE and _ends(before, tag):
             found.append((before[2:], first, place - 1))
-        if tag != "O" and (before == "O" or _ends(before, tag)):
+        if tag != OUTSIDE and (before == OUTSIDE or _ends(before, tag)):
             first = place
         before = tag
     return found
@@ -36,33 +43,22 @@ def entities(tags: Sequence[str]) -> list[Entity]:
 
 def _ends(before: str, tag: str) -> bool:
     """An entity ends between two tags, of which the first belongs to one."""
-    return tag == "O" or before[0] in "ESLU" or tag[0] in "BSU" or before[2:] != tag[2:]
+    return tag == OUTSIDE or before[0] in "ESLU" or tag[0] in "BSU" or before[2:] != tag[2:]
 
 
 def scores(right: Sequence[Sequence[str]], said: Sequence[Sequence[str]]) -> dict[str, Any]:
     """Of the texts' tags: micro precision, recall and F1 of the entities, and F1 of each type.
 
-    An entity counts as found where its type and all its words are right. precision = found / said,
-    recall = found / right, F1 = 2 found / (said + right); None where a denominator is 0.
+    An entity counts as found where its type and all its words are right; the measures are those of
+    `metrics.by_name`.
     """
-    counts = {name: Counter[str]() for name in ("right", "said", "found")}
-    for wanted, given in zip(right, said, strict=True):
-        a, b = set(entities(wanted)), set(entities(given))
-        for name, several in (("right", a), ("said", b), ("found", a & b)):
-            counts[name].update(kind for kind, _, _ in several)
-    totals = {name: counter.total() for name, counter in counts.items()}
-    kinds = sorted(counts["right"] | counts["said"])
-    return {
-        "entities": totals["right"],
-        "precision": _share(totals["found"], totals["said"]),
-        "recall": _share(totals["found"], totals["right"]),
-        "f1": _share(2 * totals["found"], totals["said"] + totals["right"]),
-        "f1_by_type": {
-            kind: _share(2 * counts["found"][kind], counts["said"][kind] + counts["right"][kind])
-            for kind in kinds
-        },
-    }
-
-
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
+    a, b = (
+        {(number, *one) for number, tags in enumerate(texts) for one in entities(tags)}
+        for texts in (right, said)
+    )
+    kinds = sorted({kind for _, kind, *_ in a | b})
+    several = [Counter(kind for _, kind, *_ in some) for some in (a & b, b, a)]
+    counts = [np.array([counter[kind] for kind in kinds], np.int64) for counter in several]
+    micro = by_name(*(count.sum(keepdims=True) for count in counts))
+    shares = {name: values[0] for name, values in micro.items()}
+    return {"entities": len(a), **shares, "f1_by_type": dict(zip(kinds, by_name(*counts)["f1"]))}

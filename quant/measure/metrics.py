@@ -1,8 +1,9 @@
-"""Measures of a model's answers, and of the agreement of two models, from what is right.
+"""Measures of a model's answers and vectors, and of how near those of two models are.
 
 `scipy.stats` is imported where it is used: it takes a second, which `make sim` does not need.
 """
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ from numpy.typing import NDArray
 
 Classes = NDArray[np.int64]
 Numbers = NDArray[np.floating[Any]]
+Vectors = NDArray[np.integer[Any]] | Numbers
+MODELS = ("float", "golden")
+BLOCK = 256  # rows of the matrix of all cosines at a time
 
 
 def confusion_matrix(labels: Classes, predictions: Classes, classes: int) -> Classes:
@@ -28,7 +32,7 @@ def class_scores(confusion: Classes) -> dict[str, Any]:
     return {
         "accuracy": float(right.sum() / confusion.sum()),
         "accuracy_95": wilson(int(right.sum()), int(confusion.sum())),
-        **_by_name(right, said, true),
+        **by_name(right, said, true),
         "confusion": confusion.tolist(),
         "confusion_shares": [
             _ratios(row, np.full(len(row), total)) for row, total in zip(confusion, true)
@@ -44,18 +48,19 @@ def label_scores(right: NDArray[np.bool_], said: NDArray[np.bool_]) -> dict[str,
     """
     exact = (right == said).all(axis=1)
     counts = [part.sum(axis=0) for part in (right & said, said, right)]
-    names = _by_name(*counts)
+    names = by_name(*counts)
     defined = [f1 for f1 in names["f1"] if f1 is not None]
     return {
         "exact": float(exact.mean()),
         "exact_95": wilson(int(exact.sum()), len(exact)),
-        "micro_f1": _by_name(*(count.sum(keepdims=True) for count in counts))["f1"][0],
+        "micro_f1": by_name(*(count.sum(keepdims=True) for count in counts))["f1"][0],
         "macro_f1": float(np.mean(defined)) if defined else None,
         **names,
     }
 
 
-def _by_name(found: Classes, said: Classes, right: Classes) -> dict[str, list[float | None]]:
+def by_name(found: Classes, said: Classes, right: Classes) -> dict[str, list[float | None]]:
+    """Precision, recall and F1 of several names, from how often each was found, said and right."""
     return {
         "precision": _ratios(found, said),
         "recall": _ratios(found, right),
@@ -91,6 +96,35 @@ def spearman(a: Numbers, b: Numbers) -> float | None:
     return pearson(stats.rankdata(a), stats.rankdata(b))
 
 
+def unit(vectors: Vectors) -> NDArray[np.float64]:
+    """Each row divided by its length; a row of zeros stays as it is."""
+    x = np.asarray(vectors, np.float64)
+    lengths = np.sqrt(np.sum(x * x, axis=-1, keepdims=True))
+    return x / np.where(lengths > 0, lengths, 1.0)
+
+
+def cosines(a: Vectors, b: Vectors) -> NDArray[np.float64]:
+    """The cosine of each row of ``a`` with the same row of ``b`` [n]."""
+    return np.sum(unit(a) * unit(b), axis=-1)
+
+
+def distance(a: Vectors, b: Vectors) -> float:
+    """The mean distance of the ends of the unit vectors, sqrt(2 - 2 cos)."""
+    return float(np.sqrt(np.sum((unit(a) - unit(b)) ** 2, axis=-1)).mean())
+
+
+def nearest(vectors: Vectors) -> NDArray[np.int64]:
+    """For each row the other row with the largest cosine, the first of several [n >= 2]."""
+    x = unit(vectors)
+    found = np.empty(len(x), np.int64)
+    for first in range(0, len(x), BLOCK):
+        rows = np.arange(first, min(first + BLOCK, len(x)))
+        similar = x[rows] @ x.T
+        similar[np.arange(len(rows)), rows] = -np.inf
+        found[rows] = similar.argmax(axis=1)
+    return found
+
+
 def wilson(successes: int, trials: int) -> tuple[float, float]:
     """The 95 % confidence interval of a proportion (Wilson, 1927)."""
     from scipy import stats
@@ -110,11 +144,31 @@ def mcnemar(only_first_right: int, only_second_right: int) -> float:
     return float(stats.binomtest(only_first_right, flips).pvalue) if flips else 1.0
 
 
-def percent(value: float | None, places: int = 2) -> str:
-    """A share as it is printed; a dash where it is not defined."""
-    return "-" if value is None else f"{value:.{places}%}"
+def shown(values: Mapping[str, Any]) -> str:
+    """Values as a command prints them: a line each, those of float and golden side by side.
+
+    Nested ones have all their names. Lists of numbers, such as matrices, are for JSON alone.
+    """
+    lines: dict[str, list[str]] = {}
+    for path, value in _leaves(values, ()):
+        name = " ".join(part.replace("_", " ") for part in path if part not in MODELS)
+        model = "".join(f"{part} " for part in path if part in MODELS)
+        lines.setdefault(name, []).append(f"{model}{value}")
+    width = max(map(len, lines), default=0)
+    return "\n".join(f"{name:{width}}  {'; '.join(cells)}" for name, cells in lines.items())
 
 
-def points(before: float | None, after: float | None) -> str:
-    """A change in percentage points, signed; a dash where one of the two is not defined."""
-    return "-" if before is None or after is None else f"{100 * (after - before):+.2f}"
+def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _leaves(inner, (*path, name))
+    elif isinstance(value, tuple) or (isinstance(value, list) and {*map(type, value)} == {str}):
+        yield path, ", ".join(map(_cell, value))
+    elif isinstance(value, int | float | str):
+        yield path, _cell(value)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.5g}"
+    return str(value) if isinstance(value, bool | str) else f"{value:,}"

@@ -17,7 +17,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -65,7 +65,6 @@ class Review:
     words: tuple[str, ...] | None = None
     tags: tuple[int | None, ...] = ()
     image: NDArray[np.uint8] | None = None
-    line: int | None = field(default=None, compare=False)
 
     @property
     def present(self) -> bool:
@@ -105,10 +104,7 @@ def layout_of(options: argparse.Namespace) -> Layout:
 
 def read_texts(path: str | Path, **options: Any) -> list[Review]:
     """The texts of `stream_texts`, by the same options; TextError where there is none."""
-    reviews = list(stream_texts(path, **options))
-    if not reviews:
-        raise TextError(f"{path} holds no text")
-    return reviews
+    return list(begun(stream_texts(path, **options), str(path)))
 
 
 def stream_texts(
@@ -134,12 +130,13 @@ def stream_texts(
         print(note, "empty" if empty else "left out", file=sys.stderr, flush=True)
 
 
-def until_a_text(reviews: Iterator[Review], source: str) -> Iterator[Review]:
-    """The empty rows before the first text, and that; TextError where there is none."""
+def begun(reviews: Iterator[Review], source: str) -> Iterator[Review]:
+    """The same texts, of which the first is read at once; TextError where there is none."""
+    before = []
     for review in reviews:
-        yield review
+        before.append(review)
         if review.present:
-            return
+            return chain(before, reviews)
     raise TextError(f"{source} holds no text")
 
 
@@ -186,8 +183,7 @@ def class_of(label: str, names: tuple[str, ...]) -> int:
 
 _Columns: TypeAlias = tuple[str, str | None, str | None]
 """Of the text, the second text and the label."""
-_Row: TypeAlias = tuple[Sequence[str], Sequence[Any]]
-"""The columns or keys of a row, and their values."""
+_Rows: TypeAlias = Iterator[dict[str, Any]]
 
 
 class _Table:
@@ -210,13 +206,13 @@ class _Table:
         try:
             if self.path.is_dir() or self.kind not in readers:
                 raise UserError(f"not a file of {', '.join(readers)}")
-            for keys, values in readers[self.kind]():
-                text, pair, label = self._columns(tuple(keys))
-                row: dict[str | None, Any] = dict([(None, None), *zip(keys, values)])
-                for name in () if self.words else (text, pair):
-                    if not isinstance(row[name], str | None):
-                        raise UserError(f"{name!r} is {_shown(row[name])}, not a string")
-                yield make(row[text], pair and (row[pair] or ""), row[label])
+            for row in readers[self.kind]():
+                names = self._columns(tuple(row))
+                text, pair, label = (None if name is None else row[name] for name in names)
+                for name, value in () if self.words else zip(names, (text, pair)):
+                    if not isinstance(value, str | None):
+                        raise UserError(f"{name!r} is {_shown(value)}, not a string")
+                yield make(text, names[1] and (pair or ""), label)
         except UserError as error:
             kind = ": row " if self.kind in PARQUET else ":"
             place = f"{kind}{self.line}" if self.line else ""
@@ -230,7 +226,7 @@ class _Table:
                     raise UserError(f"{byte} is not text in UTF-8: save the file as UTF-8")
                 yield line
 
-    def _csv(self) -> Iterator[_Row]:
+    def _csv(self) -> _Rows:
         csv.field_size_limit(1 << 24)
         lines = self._lines()
         first = next(lines, "")
@@ -245,7 +241,7 @@ class _Table:
                 if not header:
                     header, _ = cells, self._columns(tuple(cells))
                 elif len(cells) == len(header):
-                    yield header, cells
+                    yield dict(zip(header, cells))
                 elif "".join(cells).strip():
                     wrong = f"{len(cells)} cells under a header of {len(header)}"
                     raise UserError(f"{wrong}: quote a text that holds {delimiter!r}")
@@ -253,18 +249,18 @@ class _Table:
             self.line = begin
             raise UserError(f"{error}: quotes enclose a whole cell, and double in it") from None
 
-    def _jsonl(self) -> Iterator[_Row]:
+    def _jsonl(self) -> _Rows:
         for line in filter(str.strip, self._lines()):
             row = _json_value(line)
             if not isinstance(row, dict):
                 raise UserError(f"{_shown(row)} is not a JSON object")
-            yield [*row], [*row.values()]
+            yield row
 
-    def _txt(self) -> Iterator[_Row]:
+    def _txt(self) -> _Rows:
         for line in filter(str.strip, self._lines()):
-            yield ["text"], [line.strip()]
+            yield {"text": line.strip()}
 
-    def _conll(self) -> Iterator[_Row]:
+    def _conll(self) -> _Rows:
         rows: list[list[str]] = []
         begin = width = 0
         for line in chain(self._lines(), [""]):
@@ -278,10 +274,10 @@ class _Table:
             elif rows and not cells:
                 self.line = begin
                 words, *_, tags = zip(*rows)
-                yield ["words", "tags"], [[*words], [*tags]]
+                yield {"words": [*words], "tags": [*tags]}
                 rows = []
 
-    def _parquet(self) -> Iterator[_Row]:
+    def _parquet(self) -> _Rows:
         import pyarrow
         from pyarrow import parquet
 
@@ -296,7 +292,7 @@ class _Table:
                 for batch in file.iter_batches(256, columns=read, use_threads=False):
                     for row in batch.to_pylist():
                         self.line += 1
-                        yield read, [row[name] for name in read]
+                        yield row
             except UserError:
                 raise
             except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
@@ -304,26 +300,19 @@ class _Table:
                 raise UserError(f"what follows cannot be read as Parquet: {said}") from None
 
     def _find_classes(self, metadata: Any, column: str | None) -> None:
-        """Finds the names of the file's classes, and refuses those that are not the model's."""
+        """Finds the names of a ClassLabel, but for a model whose names are LABEL_0, ... alone."""
         about = metadata.get(b"huggingface", b'{"info": {"features": {}}}')
         try:
-            found = json.loads(
-                about,
-                object_hook=lambda f: f.get("names", f.get("feature", f)) if "_type" in f else f,
-            )
-            own = found["info"]["features"].get(column, {})
-            own = own[0] if isinstance(own, list) and isinstance(own[0], dict | list) else own
-            own = [] if isinstance(own, dict) else own
+            found = json.loads(about)["info"]["features"].get(column, {})
+            while not isinstance(found, dict) or "feature" in found:  # a list of classes
+                found = found["feature"] if isinstance(found, dict) else found[0]
+            own = found.get("names", [])
             if not isinstance(own, list) or len({*map(str.strip, own)}) < len(own):
                 raise ValueError
         except (ValueError, AttributeError, TypeError, LookupError, RecursionError):
             raise UserError("its metadata huggingface is damaged: write it without") from None
-        indices = [str(i) for i in range(len(own))]
-        known = own == indices or {*map(_plain, own)} <= {*map(_plain, self.names)}
-        generic = self.names == tuple(f"LABEL_{i}" for i in indices)
-        if self.names and not known and not generic:
-            both = f"its classes are {_listed(own)}, the model's {_listed(self.names)}"
-            raise UserError(f"{both}: rename those of one")
+        known = {*map(_plain, own)} <= {*map(_plain, self.names)}
+        generic = self.names == tuple(f"LABEL_{i}" for i in range(len(own)))
         self.classes = own if known or not generic else []
 
     def _columns(self, keys: tuple[str, ...]) -> _Columns:
@@ -358,7 +347,7 @@ class _Table:
         value = _named(value, self.classes)
         if self.words:
             return self._tagged(text, value)
-        review = Review(text or "", None, pair, line=self.line)
+        review = Review(text or "", None, pair)
         if not _word(value):
             return review
         if self.task == CLASSIFICATION:
@@ -369,7 +358,7 @@ class _Table:
         """A text with words and the class of each; null, "" and -100 are none."""
         words = _listing(value) if _word(value) else []
         if isinstance(value, str) and words is None and not _word(given):
-            return Review(value, None, line=self.line)
+            return Review(value, None)
         if words is None or not all(isinstance(word, str) and word.strip() for word in words):
             raise UserError(f"{_shown(value)} is not a list of words")
         tags = _listing(given) if _word(given) else [None] * len(words)
@@ -377,7 +366,7 @@ class _Table:
             raise UserError(f"{_shown(given)} is not a list of {len(words)} tags, one per word")
         named = [_word(tag) for tag in tags]
         classes = tuple(class_of(n, self.names) if n not in ("", "-100") else None for n in named)
-        return Review(" ".join(words), None, words=tuple(words), tags=classes, line=self.line)
+        return Review(" ".join(words), None, words=tuple(words), tags=classes)
 
     def _targets(self, value: Any) -> tuple[float, ...]:
         """Numbers, or a 1 for each label that holds: by names or indices, or a 0 or 1 for each.

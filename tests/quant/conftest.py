@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from quant.calibrate import DEFAULT_DATA, calibrate, encode, save
-from quant.classify import Classifier
 from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, load
 from quant.foreign.tokenizer import TextTokenizer, Tokens
 from quant.quantize.options import Options
+from quant.quantized_model import QuantizedModel
 from quant.texts.corpora import imdb
 from quant.texts.data_file import Review
 
@@ -45,5 +45,5 @@ def quantized_directory(tmp_path_factory: pytest.TempPathFactory, shipped: Check
 
 
 @pytest.fixture(scope="session")
-def classifier(quantized_directory: Path) -> Classifier:
-    return Classifier.load(quantized_directory, DEFAULT_MODEL)
+def classifier(quantized_directory: Path) -> QuantizedModel:
+    return QuantizedModel.load(quantized_directory, DEFAULT_MODEL)

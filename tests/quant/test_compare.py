@@ -5,11 +5,11 @@ import pytest
 
 from golden import encoder
 from golden.model import Window
-from quant.classify import Classifier
 from quant.foreign.tokenizer import Tokens
 from quant.measure.compare import TensorError, compare, softmax_errors, table
 from quant.model.float_model import softmax
 from quant.quantize.quantizers import softmax_change
+from quant.quantized_model import QuantizedModel
 
 TENSORS = {"a.norm": {"scale": 0.5, "bits": 16}, "a.x8": {"scale": 2.0, "bits": 8}}
 
@@ -44,7 +44,7 @@ def test_probabilities_are_p_over_its_sum() -> None:
     assert errors["layer.0.probs"].sqnr == 200  # of a tensor without any error
 
 
-def test_softmax_on_real_rows(classifier: Classifier, texts: list[Tokens]) -> None:
+def test_softmax_on_real_rows(classifier: QuantizedModel, texts: list[Tokens]) -> None:
     """Mean total variation of at most 2 % between p / sum and the exact softmax of the scores."""
     trace: dict[str, np.ndarray] = {}
     for tokens in texts[:5]:

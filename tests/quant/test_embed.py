@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from golden import encoder, store
-from quant import calibrate, classify, embed, evaluate, report
-from quant.embed import Embedder
+from quant import calibrate, classify, embed, evaluate, quantized_model, report
 from quant.foreign.checkpoint import load
 from quant.foreign.tokenizer import TextTokenizer
 from quant.model import float_model
@@ -79,7 +78,7 @@ def test_vectors_and_figures_are_those_of_both_models(
     capsys: Capture,
 ) -> None:
     """A row without a text keeps its place, more of them than a chunk holds."""
-    monkeypatch.setattr(embed, "CHUNK", 2)
+    monkeypatch.setattr(quantized_model, "CHUNK", 2)
     file, out, figures = (tmp_path / name for name in ("a.csv", f"out{kind}", "figures.json"))
     rows = ["", TEXTS[0], " ", "", "", *TEXTS[1:], ""]
     file.write_text("text,pair\n" + "".join(f'"{text}",\n' for text in rows))
@@ -107,7 +106,7 @@ def test_vectors_and_figures_are_those_of_both_models(
     nearest = [(x[:3] @ x[:3].T - 2 * np.eye(3)).argmax(axis=1) for x in (integers, floats)]
     assert values["nearest_same"] == np.mean(nearest[0] == nearest[1])
     shown = capsys.readouterr().out
-    assert f"mean {cosines.mean():.5f}, worst {cosines.min():.5f}" in shown
+    assert f"mean cosine     {cosines.mean():.5g}" in shown
     assert f"wrote {out}" in shown
 
 
@@ -123,8 +122,6 @@ def test_without_the_checkpoint_there_is_nothing_to_compare_with(
     printed = capsys.readouterr().out
     assert "cosine" not in printed
     assert "not there to compare with: give --model" in printed
-    its = Embedder.load(out, None)
-    assert its.vectors([its.tokens(TEXTS[0])], 1)[1].shape == (0, 12)
 
 
 EMBEDDING = "makes embeddings and has no classes: use python -m quant.embed"

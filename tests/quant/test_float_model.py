@@ -8,7 +8,7 @@ import pytest
 from quant.embed import packaged
 from quant.foreign.checkpoint import Checkpoint, load
 from quant.foreign.tokenizer import TextTokenizer
-from quant.measure.vectors import unit
+from quant.measure.metrics import unit
 from quant.model import activation, float_model
 from quant.model.float_model import Doubles
 from quant.model.spec import EncoderSpec

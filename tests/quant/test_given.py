@@ -16,13 +16,13 @@ from golden import encoder, store
 from golden.embedding import embed
 from quant import calibrate, classify, evaluate, inspect, report, which
 from quant import embed as embedding
-from quant.classify import Classifier
 from quant.export.__main__ import main as export
 from quant.foreign.checkpoint import load
 from quant.images import data
 from quant.model import float_model
 from quant.model.spec import FILES, IMAGES
 from quant.quantize.encoder import Quantized, with_tokens
+from quant.quantized_model import QuantizedModel
 from quant.texts.data_file import TextError
 from rtl.compile import __main__ as compiler
 from rtl.compile.image import read_image
@@ -58,7 +58,7 @@ class Made:
     @property
     def golden(self) -> list[int]:
         """Of the file by itself, with a table that has its rows alone."""
-        classifier = Classifier.load(self.quantized, None, floats=False)
+        classifier = QuantizedModel.load(self.quantized, None, floats=False)
         its, (tokens,) = classifier.placed([classifier.tokens(str(self.file))])
         assert len(its.model.embedding.token) == 5
         return encoder.run(its.model, tokens.ids, tokens.types).tolist()
@@ -116,7 +116,7 @@ def test_a_file_is_classified(made: Made, tmp_path: Path) -> None:
     found, right = json.loads(out.read_text()), made.golden
     assert list(found["golden"]["integer_logits"].values()) == right
     floats = load(made.folder)
-    rows = Classifier.load(made.quantized, made.folder).tokens(str(made.file)).rows
+    rows = QuantizedModel.load(made.quantized, made.folder).tokens(str(made.file)).rows
     table = floats.arrays | {"embedding.token": rows}
     logits = float_model.run(floats.spec, table, np.arange(5, dtype=np.int32))
     assert list(found["float"]["logits"].values()) == pytest.approx(logits.tolist(), abs=1e-5)
@@ -161,7 +161,7 @@ def test_bad_sources_are_refused(inputs: str, place: str, message: str, tmp_path
 
 def test_rows_have_sixteen_bits_and_are_limited(made: Made) -> None:
     """Half a step away at most; what no input of calibration reached is cut off at 32,512."""
-    classifier = Classifier.load(made.quantized, made.folder)
+    classifier = QuantizedModel.load(made.quantized, made.folder)
     scale = classifier.info["tensors"]["embedding.token"]["scale"]
     tokens = classifier.tokens(str(made.file))
     assert tokens.rows is not None
@@ -176,7 +176,7 @@ def test_rows_have_sixteen_bits_and_are_limited(made: Made) -> None:
 
 def test_inputs_together_are_inputs_alone(made: Made) -> None:
     """A table for all of them, in any order, floats and integers."""
-    classifier = Classifier.load(made.quantized, made.folder)
+    classifier = QuantizedModel.load(made.quantized, made.folder)
     files = sorted(made.source.rglob(f"*{made.file.suffix}"))[:4]
     encoded = [classifier.tokens(str(file)) for file in files if file.stat().st_size]
     its, numbered = classifier.placed(encoded[::-1])
@@ -234,7 +234,7 @@ def test_rows_become_a_class_each(made: Made, tmp_path: Path) -> None:
 def test_the_export_computes_golden_s_logits(made: Made, tmp_path: Path) -> None:
     if made.inputs == FILES:  # whose C takes files of one length alone
         return
-    classifier = Classifier.load(made.quantized, None, floats=False)
+    classifier = QuantizedModel.load(made.quantized, None, floats=False)
     its, (one,) = classifier.placed([classifier.tokens(str(made.file))])
     rows = embed(one.ids, one.types, its.model.embedding)
     out, program = tmp_path / "c", tmp_path / "infer"

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,21 +12,22 @@ from quant.measure.compare import TensorError
 from quant.measure.tasks import Evaluation
 from quant.texts.data_file import Review
 from tests.quant import tiny
+from tests.quant.test_evaluation import SPEC
 
 # The first text is right, the second changed, the third wrong in both models, the fourth right,
 # the fifth changed and without a label.
 RESULT = Evaluation(
-    names=("no", "<yes>"),
+    spec=replace(SPEC, labels=("no", "<yes>")),
     labels=np.array([0, 0, 1, 1, -1]),
     float_logits=np.array([[2, 1], [2, 1], [2, 1], [1, 2], [2, 1.9]], np.float32),
     integer_logits=np.array([[200, 100], [100, 130], [200, 190], [100, 200], [200, 210]]),
     logit_scale=0.01,
-    tokens=40,
     errors={
         "fine": TensorError(1000, 0, 2e4, 1.0, 2.0, 0.5),
         "bad": TensorError(1000, 10, 10.0, 1.0, 2.0, 0.5, np.array([1, 1, 50.0])),
     },
     traced=5,
+    texts=(),
 )
 
 
@@ -57,15 +59,11 @@ def test_wrong_texts_begin_with_those_that_quantization_changed() -> None:
 def test_a_model_that_guesses_is_said_to(right: int, labels: list[int], guesses: bool) -> None:
     answers = np.array(labels)
     answers[right:] = (answers[right:] + 1) % 2
-    result = Evaluation(
-        names=RESULT.names,
+    result = replace(
+        RESULT,
         labels=np.array(labels),
         float_logits=np.eye(2, dtype=np.float32)[answers],
         integer_logits=np.eye(2, dtype=np.int64)[answers],
-        logit_scale=1.0,
-        tokens=40,
-        errors={},
-        traced=5,
     )
     assert ("no better than always answering" in report.guess(result)) == guesses
 

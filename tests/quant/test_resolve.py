@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models
 
 from quant.foreign.checkpoint import DEFAULT_MODEL, fingerprint, load
 from quant.foreign.tokenizer import InputError, TextTokenizer, encode
-from quant.measure.vectors import unit
+from quant.measure.metrics import unit
 from quant.model import float_model
 from quant.model.spec import CheckpointError
 from tests.quant import tiny

@@ -10,12 +10,12 @@ import pytest
 from golden import encoder, store
 from quant import calibrate, classify, evaluate, report
 from quant.calibrate import Calibrator
-from quant.classify import Classifier
 from quant.foreign.checkpoint import DEFAULT_MODEL, load
 from quant.foreign.tokenizer import TextTokenizer
 from quant.measure.verdict import judge
 from quant.model import float_model
 from quant.quantize.options import Options
+from quant.quantized_model import QuantizedModel
 from tests.ending import refusal
 from tests.quant import tiny
 
@@ -132,22 +132,24 @@ def test_names_that_are_no_tags_have_no_entities(model: Path, data: Path, tmp_pa
     assert json.loads(out.read_text())["entities"] is None
 
 
-def test_a_file(quantized: Path, data: Path, tmp_path: Path, capsys: Any) -> None:
+def test_a_file(quantized: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "lines.jsonl"
-    assert classify.main(["--batch", str(data), "--quantized", str(quantized), "-o", str(out)]) == 0
+    figures = tmp_path / "figures.json"
+    line = ["--batch", str(data), "--quantized", str(quantized), "-o", str(out)]
+    assert classify.main([*line, "--json", str(figures)]) == 0
     lines = [json.loads(line) for line in out.read_text().splitlines()]
-    classifier = Classifier.load(quantized, None)
+    classifier = QuantizedModel.load(quantized, None)
     right = said = 0
     for line, (words, tags) in zip(lines, ROWS, strict=True):
-        one = classifier.classify(classifier.tokens(words))["golden"]
+        one = classify.classify(classifier, classifier.tokens(words))["golden"]
         assert (line["words"], line["labels"]) == (one["words"], one["labels"])
         assert line["integer_logits"] == one["integer_logits"]
         named = [None if tag is None else LABELS[tag] for tag in tags[: len(line["words"])]]
         assert line["label"] == named
         right += sum(a == b for a, b in zip(named, line["labels"]))
         said += sum(tag is not None for tag in named)
-    shown = capsys.readouterr().out
-    assert f"accuracy {right / said:.2%} of {said} words with a label" in shown
+    counts = json.loads(figures.read_text())
+    assert (counts["accuracy"], counts["labelled_words"]) == (right / said, said)
 
 
 def test_what_other_commands_refuse(model: Path, quantized: Path, data: Path, capsys: Any) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from golden import fast as golden_fast
 from quant.calibrate import ensure
-from quant.classify import Classifier
 from quant.foreign.tokenizer import Tokens
+from quant.quantized_model import QuantizedModel
 from rtl.compile.fit import fitting
 from rtl.compile.program import compile_model
 from rtl.interface.operation import Error
@@ -28,8 +28,8 @@ FAST_BATCH = golden_fast.run_batch
 
 
 @pytest.fixture(scope="module")
-def classifier() -> Classifier:
-    return Classifier.load(ensure(), None)
+def classifier() -> QuantizedModel:
+    return QuantizedModel.load(ensure(), None)
 
 
 def result(logits: list[int], error: Error = Error.NONE) -> Result:
@@ -78,7 +78,7 @@ def test_a_sample_is_spread_evenly() -> None:
     ],
 )
 def test_what_is_wrong_with_a_review(
-    classifier: Classifier, found: Result, expected: tuple[int, int, str]
+    classifier: QuantizedModel, found: Result, expected: tuple[int, int, str]
 ) -> None:
     config = fitting(classifier.model.shape, 4, 12)
     setup = Setup(
@@ -96,7 +96,7 @@ def test_what_is_wrong_with_a_review(
     assert (verdict.values, verdict.mismatches, verdict.problem) == expected
 
 
-def test_each_review_of_an_inference_has_its_own_logits(classifier: Classifier) -> None:
+def test_each_review_of_an_inference_has_its_own_logits(classifier: QuantizedModel) -> None:
     config = fitting(classifier.model.shape, 4, 24)
     program = compile_model(classifier.model, config)
     setup = Setup(

@@ -12,7 +12,7 @@ import pytest
 from golden.random import random_model
 from golden.store import save
 from quant.calibrate import ensure
-from quant.classify import Classifier
+from quant.quantized_model import QuantizedModel
 from quant.texts.corpora import rotten_tomatoes
 from rtl.compile.fit import fitting
 from rtl.compile.program import compile_model
@@ -252,7 +252,7 @@ def test_texts_a_second(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     options = ["--data", "rotten-tomatoes", "--texts", "5", "--lanes", "8", "--tokens", "30"]
     lists = ["--batch", "64,128", "--stream-bytes", "1,8"]
     rows = found(tmp_path / "out.json", *options, *lists)
-    classifier = Classifier.load(ensure(), None)
+    classifier = QuantizedModel.load(ensure(), None)
     texts = rotten_tomatoes("test")[:5]
     lengths = [len(classifier.tokens(text.text, max_tokens=30).ids) for text in texts]
     assert [(row["memory"], row["stream_bytes"]) for row in rows] == [
