@@ -98,9 +98,9 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
         ({"id2label": dict.fromkeys("0312", "a")}, "names 4 labels: there is no output 3"),
         (
             {"id2label": {"0": "a", "1": "b", "2": "a"}},
-            "the labels 'a' and 'a' are one name .*: rename one in id2label",
+            "2 labels are 'a' .*: rename all but one in id2label",
         ),
-        ({"id2label": {"0": "US", "1": "b", "2": " US"}}, "'US' and ' US' are one name"),
+        ({"id2label": {"0": "US", "1": "b", "2": " US"}}, "2 labels are 'US'"),
         ({"id2label": {"0": "a", "1": None, "2": "b"}}, "it calls output 1 None"),
         ({"id2label": {"0": "a", "1": "b", "2": " "}}, "it calls output 2 ' '"),
         ({"label2id": {"bad": 1, "good": 1}}, "'bad' is 1 in label2id and 0 in id2label"),
