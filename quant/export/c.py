@@ -109,7 +109,7 @@ def _model(model: Model, given: bool) -> Iterator[str]:
     for name, table in tables.items():
         if table is not None and not given:
             present.add(name)
-            yield from codes(name, table.reshape(-1, model.shape.hidden))
+            yield from codes(f"{name}_table", table.reshape(-1, model.shape.hidden))
     constants = {"exp2": softmax.EXP2_TABLE, "reciprocal": reciprocal.TABLE, "rsqrt": rsqrt.TABLE}
     for name, table in constants.items():
         yield from numbers(f"{name}_table", "uint16_t", table)
@@ -150,7 +150,7 @@ def _model(model: Model, given: bool) -> Iterator[str]:
         yield f"    {{{', '.join([*pointers, *map(str, (*values, *keys))])}}},\n"
     yield "};\n\nstatic const linear_layer *const head_layers[BERT_HEAD] = {"
     yield f"{', '.join(map(to, heads))}}};\n\nstatic const encoder model = {{\n    "
-    fields = [f"CODES({name})" if name in present else "NULL" for name in _TABLES]
+    fields = [f"CODES({name}_table)" if name in present else "NULL" for name in _TABLES]
     fields += ["position_bias" if "position_bias" in present else "NULL"]
     fields += [to(name) for name in ("norm_embedding", "norm_final", "norm_head", "projection")]
     factors = (embedding.token_factor, embedding.position_factor)
