@@ -50,14 +50,13 @@ from quant.model.spec import (
     EncoderSpec,
     Floats,
 )
-from quant.quantize import choose as remedying
 from quant.quantize import decode, given, rounding
 from quant.quantize import encoder as quantizing
-from quant.quantize.choose import NONE
+from quant.quantize import options as remedying
 from quant.quantize.encoder import Quantized, correct_logits, with_tokens
 from quant.quantize.given import TABLE
 from quant.quantize.observers import Observer, Observing
-from quant.quantize.options import REMEDIES, Options, applicable, idle
+from quant.quantize.options import NONE, REMEDIES, Options, applicable, idle
 from quant.quantize.quantizers import SCORE_LIMIT, CalibrationError, require_softmax
 from quant.quantize.rewriting import REWRITINGS, Rewritten, rewrite
 from quant.quantize.splitting import Split
@@ -338,7 +337,7 @@ def choose(observed: Observed, options: Options) -> tuple[Options, dict[str, flo
     chosen, trials = remedying.choose(applicable(observed.checkpoint.spec), error)
     return (
         replace(options, remedies=chosen),
-        {remedying.joined(names): found for names, found in trials.items() if found < inf},
+        {"+".join(names) or NONE: found for names, found in trials.items() if found < inf},
         best[0][1] if best else None,
     )
 

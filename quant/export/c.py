@@ -105,14 +105,13 @@ def _model(model: Model, given: bool) -> Iterator[str]:
     yield f"/* Weights and tables of the model, written by bert2rtl {version()}. */\n"
     yield "#define CODES(array) (const signed char *)&array\n\n"
     embedding, present = model.embedding, set[str]()
-    tables = {name: getattr(embedding, name) for name in _TABLES}
-    for name, table in tables.items():
-        if table is not None and not given:
+    for name in _TABLES:
+        if (table := getattr(embedding, name)) is not None and not given:
             present.add(name)
             yield from codes(f"{name}_table", table.reshape(-1, model.shape.hidden))
-    constants = {"exp2": softmax.EXP2_TABLE, "reciprocal": reciprocal.TABLE, "rsqrt": rsqrt.TABLE}
-    for name, table in constants.items():
-        yield from numbers(f"{name}_table", "uint16_t", table)
+    yield from numbers("exp2_table", "uint16_t", softmax.EXP2_TABLE)
+    yield from numbers("reciprocal_table", "uint16_t", reciprocal.TABLE)
+    yield from numbers("rsqrt_table", "uint16_t", rsqrt.TABLE)
     if model.position_bias is not None:
         present.add("position_bias")
         yield from numbers("position_bias", "int16_t", model.position_bias.ravel())

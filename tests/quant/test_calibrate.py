@@ -20,7 +20,8 @@ from quant.foreign.checkpoint import Checkpoint
 from quant.foreign.tokenizer import TextTokenizer
 from quant.measure.compare import TensorError, compare
 from quant.model import float_model
-from quant.quantize import choose, rounding
+from quant.quantize import options as remedying
+from quant.quantize import rounding
 from quant.quantize.encoder import Quantized, quantize
 from quant.quantize.observers import Observer, Observing
 from quant.quantize.options import REMEDIES, Options
@@ -234,7 +235,7 @@ def test_remedies_are_chosen_on_the_first_tokens_as_if_there_were_no_others(
 ) -> None:
     source = checkpoint()
     texts = inputs(20, 1, source.spec)
-    monkeypatch.setattr(choose, "TOKENS", len(texts[0].ids) + len(texts[1].ids) + 1)
+    monkeypatch.setattr(remedying, "TOKENS", len(texts[0].ids) + len(texts[1].ids) + 1)
     (some, _), (first, whole) = (calibrate.observe(source, x) for x in (texts[:3], texts))
     assert calibrate.choose(first, Options())[1] == calibrate.choose(some, Options())[1]
     made, _ = calibrate.quantize(whole, Options(remedies=REMEDIES))
