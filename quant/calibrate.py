@@ -8,11 +8,10 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from pathlib import Path
-from typing import Any
-from weakref import WeakKeyDictionary
+from typing import Any, TypeAlias
 
 from cli import files
 from cli.command import run_command
@@ -21,7 +20,7 @@ from cli.journey import then
 from cli.machine import give_back_memory
 from cli.options import Parser, add_json, add_model, add_tokens, positive, version
 from cli.paths import check_written
-from cli.progress import Bar
+from cli.progress import Bar, stage
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,17 +36,9 @@ from quant.foreign.proof import proving, said
 from quant.foreign.tokenizer import Tokens, together
 from quant.foreign.tokenizer import encode as encode_text
 from quant.images import data as images
-from quant.measure.compare import (
-    TensorError,
-    answering,
-    compare,
-    softmax_errors,
-    table,
-)
+from quant.measure.compare import TensorError, answering, compare, softmax_errors, table
 from quant.measure.tasks import likeness, task_of
-from quant.measure.verdict import (
-    judge,
-)
+from quant.measure.verdict import judge
 from quant.model import float_model
 from quant.model.spec import (
     EMBEDDING,
@@ -59,13 +50,13 @@ from quant.model.spec import (
     EncoderSpec,
     Floats,
 )
-from quant.quantize import choose, decode, given, rounding
-from quant.quantize.choose import NONE
-from quant.quantize.encoder import Quantized, quantize, with_tokens
+from quant.quantize import decode, given, rounding
+from quant.quantize import encoder as quantizing
+from quant.quantize import options as remedying
+from quant.quantize.encoder import Quantized, correct_logits, with_tokens
 from quant.quantize.given import TABLE
-from quant.quantize.logit_correction import correct_logits
 from quant.quantize.observers import Observer, Observing
-from quant.quantize.options import REMEDIES, Options, applicable, idle
+from quant.quantize.options import NONE, REMEDIES, Options, applicable, idle
 from quant.quantize.quantizers import SCORE_LIMIT, CalibrationError, require_softmax
 from quant.quantize.rewriting import REWRITINGS, Rewritten, rewrite
 from quant.quantize.splitting import Split
@@ -123,17 +114,15 @@ def encode(texts: Sequence[Review], checkpoint: Checkpoint, max_tokens: int) -> 
         every = np.concatenate([np.empty(0, np.int32), *(tokens.ids for tokens in found)])
         unknown = np.count_nonzero(every == checkpoint.resolved.special["unk"])
         if unknown > len(every) * UNKNOWN:
-            print(
+            stage(
                 f"warning: {unknown / len(every):.0%} of the tokens are unknown to the tokenizer: "
-                "with --data FILE give texts as the model was trained on",
-                file=sys.stderr,
-                flush=True,
+                "with --data FILE give texts as the model was trained on"
             )
     return found
 
 
-def _silent(count: int) -> None:
-    """Progress that nobody is told of."""
+Advance: TypeAlias = Callable[[int], object]
+"""Hears how many tokens were done."""
 
 
 def observe_all(
@@ -141,7 +130,7 @@ def observe_all(
     texts: Sequence[Tokens],
     *,
     observers: dict[str, Observer] | None = None,
-    advance: Callable[[int], object] = _silent,
+    advance: Advance = lambda _: None,
 ) -> tuple[dict[str, Observer], Floats]:
     """An observer for every tensor of the float model on these texts, and its logits [n, C].
 
@@ -175,7 +164,7 @@ def tokens_of(texts: Sequence[Tokens]) -> int:
 
 
 def golden_logits(
-    model: Model, texts: Sequence[Tokens], advance: Callable[[int], object] = _silent
+    model: Model, texts: Sequence[Tokens], advance: Advance = lambda _: None
 ) -> NDArray[np.int64]:
     """Logits [n, C] of the integer model, by the compiled engine that equals golden bit for bit."""
     engine, logits = fast.Engine(model), []
@@ -190,32 +179,30 @@ def check(
     checkpoint: Checkpoint,
     quantized: Quantized,
     texts: Sequence[Tokens],
-    advance: Callable[[int], object] = _silent,
+    advance: Advance = lambda _: None,
 ) -> dict[str, TensorError]:
     """The error of every tensor of the integer model on these texts.
 
     The traces are those of the fast engine, and on the shortest texts compared with golden's own.
     Raises CalibrationError where scores that saturate change the softmax of a head too much.
     """
+    spec, model = checkpoint.spec, quantized.model
     errors: dict[str, TensorError] = {}
-    changes = np.zeros((len(quantized.model.layers), checkpoint.spec.heads))
-    engine = TracedEngine(quantized.model, integer.load())
-    ordered = sorted(texts, key=lambda text: len(text.ids))
-    plain = [id(text) for text in ordered[:PLAIN]]
-    for some in together(ordered, TRACED):
+    changes = np.zeros((len(model.layers), spec.heads))
+    engine = TracedEngine(model, integer.load())
+    plain = PLAIN
+    for some in together(sorted(texts, key=lambda text: len(text.ids)), TRACED):
         floats: float_model.Trace = {}
-        run_floats(checkpoint.spec, checkpoint.arrays, some, floats)
+        run_floats(spec, checkpoint.arrays, some, floats)
         integers = engine.trace_batch([t.ids for t in some], [t.types for t in some])
-        lengths = [len(text.ids) for text in some]
-        for text, exact, codes in zip(
-            some, float_model.by_text(checkpoint.spec, floats, lengths), integers, strict=True
-        ):
-            if id(text) in plain:
-                _compare_with_golden(quantized.model, text, codes)
-            shown = answering(checkpoint.spec, codes)
-            compare(errors, exact, shown, quantized.info["tensors"])
+        for text, codes in zip(some[:plain], integers):
+            _compare_with_golden(model, text, codes)
+        plain = max(0, plain - len(some))
+        exact = float_model.by_text(spec, floats, [len(text.ids) for text in some])
+        for values, codes in zip(exact, integers, strict=True):
+            compare(errors, values, answering(spec, codes), quantized.info["tensors"])
             for i in range(len(changes)):
-                changes[i] += softmax_errors(quantized.model, i, codes).sum(axis=-1)
+                changes[i] += softmax_errors(model, i, codes).sum(axis=-1)
         advance(tokens_of(some))
     for i, change in enumerate(changes / tokens_of(texts)):
         require_softmax(f"layer.{i}.scores", change)
@@ -234,165 +221,125 @@ def _compare_with_golden(model: Model, text: Tokens, trace: dict[str, Any]) -> N
             )
 
 
-class Calibrator:
-    """A checkpoint and the texts it is calibrated on, which are observed once.
+@dataclass(frozen=True)
+class Observed:
+    """What the float model does on some texts: the observers of its tensors, its logits [n, C].
 
-    The table of tokens is that of the texts alone: their rows and the one that reaches furthest,
-    which makes the same scale. If ``precise`` is given, all options have it, and what only the
-    other choice needs is not kept.
+    The checkpoint's table of tokens has the rows that the texts use, and the one that reaches
+    furthest, which makes the same scale; the texts number these rows. ``splits``, by whether
+    operands are precise, keeps what `split` finds for each layer: no other remedy changes it.
     """
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        texts: Sequence[Tokens],
-        *,
-        precise: bool | None = None,
-        bar: Bar | None = None,
-    ) -> None:
-        self.table = checkpoint.arrays[TABLE]
-        self.checkpoint, self.texts, self._rows = _compact(checkpoint, texts)
-        self.precise = precise
-        self.bar = bar or Bar("", 0, shown=False)
-        self._forget()
-        tokens = np.cumsum([len(text.ids) for text in texts])
-        few = 1 + int(np.searchsorted(tokens[:-1], choose.TOKENS))
-        self.observers: dict[str, Observer] = {}
-        self.exact = self._observe(self.texts[:few])
-        self._few: Calibrator | None = None  # on the texts that remedies are chosen on
-        if few < len(texts):
-            self._few = copy(self)
-            self._few.texts = self.texts[:few]
-            self._few._forget()
-            self._few.observers = {name: copy(x) for name, x in self.observers.items()}
-            self.exact = np.vstack([self.exact, self._observe(self.texts[few:])])
-
-    def _forget(self) -> None:
-        """What follows from the texts is still to be found."""
-        self._splits: dict[bool, dict[str, Split]] = {}
-        self._rewritten: dict[frozenset[str], tuple[Rewritten, dict[str, Observer]]] = {}
-        self._made: tuple[Options, Quantized, float] | None = None  # the best of the trials
-        self._logits: WeakKeyDictionary[Model, NDArray[np.int64]] = WeakKeyDictionary()
-
-    def _observe(self, texts: Sequence[Tokens]) -> Floats:
-        return observe_all(
-            self.checkpoint, texts, observers=self.observers, advance=self.bar.update
-        )[1]
-
-    def quantize(self, options: Options) -> Quantized:
-        """The integer model by these options, without remedies where they are still to be chosen.
-
-        Its logits are corrected by their mean error on the texts.
-        """
-        compact = self.compact(options)
-        quantized = with_tokens(compact, self.table)
-        if compact.model in self._logits:
-            self._logits[quantized.model] = self._logits[compact.model]
-        return quantized
-
-    def compact(self, options: Options) -> Quantized:
-        """The same with the tokens of ``self.texts`` alone."""
-        if self._made is not None and self._made[0] == options:
-            return self._made[1]
-        checkpoint = self.checkpoint
-        arrays, observers = self._observed(frozenset(options.remedies or ()) & REWRITINGS)
-        splits = self._splits.setdefault(options.precise, {})
-
-        def watch(model: Model) -> Mapping[str, rounding.Moments]:
-            if splits and self.precise is not None:
-                for observer in (*observers.values(), *self.observers.values()):
-                    observer.forget_rows()
-            return rounding.watch(model, self.texts, self.bar.update)
-
-        quantized = quantize(checkpoint.spec, arrays, observers, options, watch, splits)
-        if options.bias_correction:
-            logits = self._run(quantized.model)
-            quantized = correct_logits(quantized, logits, self.exact)
-            self._logits[quantized.model] = logits + np.array(quantized.info["logit_correction"])
-        return quantized
-
-    def _run(self, model: Model) -> NDArray[np.int64]:
-        """Golden's logits on the texts, of a model of their tokens or of all."""
-        if model not in self._logits:
-            texts = self.texts
-            if model.shape.vocabulary != self.checkpoint.spec.vocabulary:
-                texts = [replace(t, ids=self._rows[t.ids].astype(np.int32)) for t in texts]
-            logits = golden_logits(model, texts, self.bar.update)
-            self._logits[model] = self.checkpoint.spec.kept(logits, [len(t.ids) for t in texts])
-        return self._logits[model]
-
-    def error(self, quantized: Quantized) -> float:
-        """The distance of the integer logits from the float ones on the texts."""
-        scale = decode.scale(quantized.info["tensors"]["logits"])
-        task = task_of(self.checkpoint.spec)
-        return task.distance(self._run(quantized.model) * scale, self.exact)
-
-    def likeness(self, quantized: Quantized) -> float:
-        """How alike golden and float are on the texts, as quant.measure.verdict takes it."""
-        scale = decode.scale(quantized.info["tensors"]["logits"])
-        codes = self._run(quantized.model)
-        return likeness(self.checkpoint.spec, self.texts, codes, scale, self.exact)
-
-    def choose(self, options: Options) -> tuple[Options, dict[str, float]]:
-        """The options with their remedies chosen, and the error of each choice by its names.
-
-        A choice that breaks a bound of the contract counts as infinitely wrong and is not listed.
-        """
-        remedies = applicable(self.checkpoint.spec)
-        trial = self._few or self
-
-        def error(names: tuple[str, ...]) -> float:
-            tried = replace(options, remedies=names)
-            try:
-                quantized = trial.compact(tried)
-                found = trial.error(quantized)
-            except CalibrationError as refusal:  # said where nothing else is left
-                self.bar.say(f"remedies tried: {choose.named(names)}: {refusal}")
-                return inf
-            if trial is self and (self._made is None or choose.better(self._made[2], found)):
-                self._made = tried, quantized, found  # it will be asked for again
-            self.bar.say(f"remedies tried: {choose.named(names)}: error {found:.3g}")
-            return found
-
-        chosen, trials = choose.choose(remedies, error)
-        return replace(options, remedies=chosen), {
-            choose.joined(names): found for names, found in trials.items() if found < inf
-        }
-
-    def _observed(self, names: frozenset[str]) -> tuple[Arrays | Rewritten, dict[str, Observer]]:
-        """A rewritten encoder and what was seen of it.
-
-        Its tensors are those of the checkpoint, moved and scaled by the channel, and so are the
-        extremes and means. Scores of centred keys need another look where the checkpoint's own do
-        not fit 16 bits.
-        """
-        if not names:
-            return self.checkpoint.arrays, self.observers
-        if names not in self._rewritten:
-            rewritten = rewrite(self.checkpoint.spec, self.checkpoint.arrays, self.observers, names)
-            scores = (self.observers[name] for name in rewritten.row_constants)
-            if all(x.amplitude <= SCORE_LIMIT for x in scores):
-                return rewritten, rewritten.observers(self.observers)
-            twin = replace(self.checkpoint, arrays=dict(rewritten.arrays))
-            observers, _ = observe_all(twin, self.texts, advance=self.bar.update)
-            self._rewritten[names] = rewritten, observers
-        return self._rewritten[names]
+    checkpoint: Checkpoint
+    texts: Sequence[Tokens]
+    observers: dict[str, Observer]
+    exact: Floats
+    bar: Bar
+    splits: dict[bool, dict[str, Split]] = field(default_factory=dict)
 
 
-def _compact(
-    checkpoint: Checkpoint, texts: Sequence[Tokens]
-) -> tuple[Checkpoint, list[Tokens], NDArray[np.int64]]:
-    """The checkpoint with the rows of its table that the texts use and the one that reaches
-    furthest; the texts in these rows; the rows."""
+def observe(
+    checkpoint: Checkpoint, texts: Sequence[Tokens], bar: Bar | None = None
+) -> tuple[Observed, Observed]:
+    """What is observed on the first texts, on which remedies are chosen, and on all of them."""
+    bar = bar or Bar("", 0, shown=False)
     table = checkpoint.arrays[TABLE]
     furthest = np.maximum(table.max(axis=1), -table.min(axis=1)).argmax()
     rows = np.unique(np.concatenate([*(text.ids for text in texts), [furthest]]))
     spec = replace(checkpoint.spec, vocabulary=len(rows))
-    arrays = checkpoint.arrays | {TABLE: table[rows]}
-    compact = [
-        replace(text, ids=np.searchsorted(rows, text.ids).astype(np.int32)) for text in texts
-    ]
-    return replace(checkpoint, spec=spec, arrays=arrays), compact, rows
+    compact = replace(checkpoint, spec=spec, arrays=checkpoint.arrays | {TABLE: table[rows]})
+    texts = [replace(text, ids=np.searchsorted(rows, text.ids).astype(np.int32)) for text in texts]
+    tokens = np.cumsum([len(text.ids) for text in texts])
+    few = 1 + int(np.searchsorted(tokens[:-1], remedying.TOKENS))
+    observers, exact = observe_all(compact, texts[:few], advance=bar.update)
+    first = Observed(compact, texts[:few], observers, exact, bar)
+    if few >= len(texts):
+        return first, first
+    observers = {name: copy(observer) for name, observer in observers.items()}
+    _, more = observe_all(compact, texts[few:], observers=observers, advance=bar.update)
+    return first, Observed(compact, texts, observers, np.vstack([exact, more]), bar)
+
+
+Made: TypeAlias = tuple[Quantized, NDArray[np.int64]]
+"""An integer model with the tokens of the texts alone, and its logits on them [n, C]."""
+
+
+def quantize(observed: Observed, options: Options) -> Made:
+    """The integer model by these options, without remedies where they are still to be chosen.
+
+    Its logits are corrected by their mean error on the texts.
+    """
+    spec, texts, advance = observed.checkpoint.spec, observed.texts, observed.bar.update
+    arrays, observers = _rewritten(observed, frozenset(options.remedies or ()) & REWRITINGS)
+    splits = observed.splits.setdefault(options.precise, {})
+
+    def watch(model: Model) -> Mapping[str, rounding.Moments]:
+        if splits:  # what they were found by takes as much memory as the weights
+            for observer in (*observers.values(), *observed.observers.values()):
+                observer.forget_rows()
+        return rounding.watch(model, texts, advance)
+
+    quantized = quantizing.quantize(spec, arrays, observers, options, watch, splits)
+    logits = golden_logits(quantized.model, texts, advance)
+    logits = spec.kept(logits, [len(text.ids) for text in texts])
+    if options.bias_correction:
+        quantized = correct_logits(quantized, logits, observed.exact)
+        logits = logits + np.array(quantized.info["logit_correction"])
+    return quantized, logits
+
+
+def _rewritten(
+    observed: Observed, names: frozenset[str]
+) -> tuple[Arrays | Rewritten, dict[str, Observer]]:
+    """A rewritten encoder and what was seen of it.
+
+    Its tensors are those of the checkpoint, moved and scaled by the channel, and so are the
+    extremes and means. Scores of centred keys need another look where the checkpoint's own do not
+    fit 16 bits.
+    """
+    checkpoint, observers = observed.checkpoint, observed.observers
+    if not names:
+        return checkpoint.arrays, observers
+    found = rewrite(checkpoint.spec, checkpoint.arrays, observers, names)
+    if all(observers[name].amplitude <= SCORE_LIMIT for name in found.row_constants):
+        return found, found.observers(observers)
+    twin = replace(checkpoint, arrays=dict(found.arrays))
+    return found, observe_all(twin, observed.texts, advance=observed.bar.update)[0]
+
+
+def distance(observed: Observed, made: Made) -> float:
+    """The distance of the integer logits from the float ones on the texts."""
+    quantized, logits = made
+    scale = decode.scale(quantized.info["tensors"]["logits"])
+    return task_of(observed.checkpoint.spec).distance(logits * scale, observed.exact)
+
+
+def choose(observed: Observed, options: Options) -> tuple[Options, dict[str, float], Made | None]:
+    """The options with their remedies chosen, the error of each choice by its names, and its model.
+
+    A choice that breaks a bound of the contract counts as infinitely wrong and is not listed.
+    """
+    best: list[tuple[float, Made]] = []
+
+    def error(names: tuple[str, ...]) -> float:
+        said = f"remedies tried: {remedying.named(names)}: "
+        try:
+            made = quantize(observed, replace(options, remedies=names))
+            found = distance(observed, made)
+        except CalibrationError as refusal:  # raised where nothing else is left
+            observed.bar.say(f"{said}{refusal}")
+            return inf
+        if not best or remedying.better(best[0][0], found):
+            best[:] = [(found, made)]
+        observed.bar.say(f"{said}error {found:.3g}")
+        return found
+
+    chosen, trials = remedying.choose(applicable(observed.checkpoint.spec), error)
+    return (
+        replace(options, remedies=chosen),
+        {"+".join(names) or NONE: found for names, found in trials.items() if found < inf},
+        best[0][1] if best else None,
+    )
 
 
 def calibrate(
@@ -410,21 +357,12 @@ def calibrate(
     checkpoint, texts = given.placed(checkpoint, texts)
     begins = f"calibrating on {len(texts):,} {spec.inputs}, {tokens:,} tokens"
     tried = 0 if options.remedies is not None else len(applicable(spec)) + 2
-    expected = 4 * tokens + 2 * tried * min(tokens, choose.TOKENS)
+    expected = 4 * tokens + 2 * tried * min(tokens, remedying.TOKENS)
     with Bar(begins, expected) as bar:
-        calibrator = Calibrator(checkpoint, texts, precise=options.precise, bar=bar)
-        trials: dict[str, float] = {}
-        if options.remedies is None:
-            options, trials = calibrator.choose(options)
-        else:
-            useful = tuple(name for name in options.remedies if name in applicable(spec))
-            options = replace(options, remedies=useful)
-        quantized = calibrator.quantize(options)
-        likeness = calibrator.likeness(quantized)
-        del calibrator  # what was observed takes as much memory as the weights
-        bar.say(f"checking the integer model with {choose.named(options.remedies or ())}")
+        options, trials, quantized, alike = _chosen(checkpoint, texts, options, bar)
+        bar.say(f"checking the integer model with {remedying.named(options.remedies or ())}")
         errors = check(checkpoint, quantized, texts, bar.update)
-    verdict = judge(errors, likeness, len(texts), spec.task, spec.inputs)
+    verdict = judge(errors, alike, len(texts), spec.task, spec.inputs)
     if spec.given:
         quantized = with_tokens(quantized, np.zeros((spec.vocabulary, spec.hidden), np.float32))
     quantized.info.update(
@@ -447,6 +385,26 @@ def calibrate(
     if not verdict.good:
         print(verdict, file=sys.stderr)
     return quantized, errors
+
+
+def _chosen(
+    checkpoint: Checkpoint, texts: Sequence[Tokens], options: Options, bar: Bar
+) -> tuple[Options, dict[str, float], Quantized, float]:
+    """The options and the errors of the choice as `choose` gives them, the integer model, and how
+    alike it is to the float model; what was observed, as large as the weights, is forgotten."""
+    first, observed = observe(checkpoint, texts, bar)
+    spec, trials, made = checkpoint.spec, dict[str, float](), None
+    if options.remedies is None:
+        options, trials, made = choose(first, options)
+    else:
+        useful = tuple(name for name in options.remedies if name in applicable(spec))
+        options = replace(options, remedies=useful)
+    if first is not observed:
+        made = None  # by fewer texts
+    quantized, logits = made or quantize(observed, options)
+    scale = decode.scale(quantized.info["tensors"]["logits"])
+    alike = likeness(spec, observed.texts, logits, scale, observed.exact)
+    return options, trials, with_tokens(quantized, checkpoint.arrays[TABLE]), alike
 
 
 def save(quantized: Quantized, checkpoint: Checkpoint, out: Path) -> None:
@@ -510,11 +468,9 @@ def calibrate_into(
     )
     texts = encode(reviews[: options.samples], checkpoint, options.tokens)
     if len(texts) < FEW:
-        print(
+        stage(
             f"warning: {len(texts):,} {spec.inputs} are few: ranges that they do not reach are cut "
-            f"off; give {FEW} or more, {SAMPLES} are read by default",
-            file=sys.stderr,
-            flush=True,
+            f"off; give {FEW} or more, {SAMPLES} are read by default"
         )
     source = {"data": data, "max_tokens": options.tokens}
     if data in images.NAMED:
@@ -536,46 +492,27 @@ def parser() -> Parser:
     )
     add_model(result)
     add_task(result)
-    result.add_argument(
-        "--data",
-        metavar="NAME|FILE",
-        help=f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .tsv, "
-        f".jsonl, .txt or .parquet file (default: {DEFAULT_DATA}; of an encoder that makes "
-        f"embeddings {SENTENCES}); of a model of images {images.DIGITS}, a folder, a table of "
-        "files; of one of rows a folder or a table of .npy files",
+    what = (
+        f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .tsv, .jsonl, "
+        f".txt or .parquet file (default: {DEFAULT_DATA}; of an encoder that makes embeddings "
+        f"{SENTENCES}); of a model of images {images.DIGITS}, a folder, a table of files; of one "
+        "of rows a folder or a table of .npy files"
     )
-    result.add_argument(
-        "--samples",
-        type=positive,
-        default=SAMPLES,
-        metavar="N",
-        help=f"number of texts (default: {SAMPLES})",
-    )
+    result.add_argument("--data", metavar="NAME|FILE", help=what)
+    what = f"number of texts (default: {SAMPLES})"
+    result.add_argument("--samples", type=positive, default=SAMPLES, metavar="N", help=what)
     add_tokens(result, MAX_TOKENS)
-    result.add_argument(
-        "--no-bias-correction",
-        action="store_true",
-        help="leave the mean error of the rounded weights in",
+    what = "leave the mean error of the rounded weights in"
+    result.add_argument("--no-bias-correction", action="store_true", help=what)
+    what = "operands of 16 bits, read in two passes: outputs of LayerNorm and of the activation"
+    result.add_argument("--precise", action="store_true", help=what)
+    what = (
+        f"{AUTO}: those that the calibration texts ask for (the default); {NONE}; {ALL}; or a "
+        f"list of {', '.join(REMEDIES)}, see docs/numerics.md"
     )
-    result.add_argument(
-        "--precise",
-        action="store_true",
-        help="operands of 16 bits, which their layers read in two passes: the outputs of LayerNorm "
-        "and of the feed-forward activation",
-    )
-    result.add_argument(
-        "--remedies",
-        type=remedies,
-        metavar="NAMES",
-        help=f"{AUTO}: those that the calibration texts ask for (the default); {NONE}; {ALL}; or a "
-        f"list of {', '.join(REMEDIES)}, see docs/numerics.md",
-    )
-    result.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="quantized model (default: build/ and the name of --model)",
-    )
+    result.add_argument("--remedies", type=remedies, metavar="NAMES", help=what)
+    what = "quantized model (default: build/ and the name of --model)"
+    result.add_argument("--out", type=Path, metavar="DIR", help=what)
     add_json(result)
     add_columns(result)
     return result
@@ -583,14 +520,12 @@ def parser() -> Parser:
 
 def add_task(group: Parser) -> None:
     """--task: of the commands that read a checkpoint."""
-    group.add_argument(
-        "--task",
-        choices=(*TASKS, TEXT_SIDE),
-        metavar="NAME",
-        help="purpose of the checkpoint, where its own files do not say so or its head is not "
-        f"wanted: {', '.join(TASKS)}; {EMBEDDING} leaves out any head; {TEXT_SIDE} takes the text "
-        "side of a whole CLIP, else the image side",
+    what = (
+        "purpose of the checkpoint, where its own files do not say so or its head is not wanted: "
+        f"{', '.join(TASKS)}; {EMBEDDING} leaves out any head; {TEXT_SIDE} takes the text side of "
+        "a whole CLIP, else the image side"
     )
+    group.add_argument("--task", choices=(*TASKS, TEXT_SIDE), metavar="NAME", help=what)
 
 
 def remedies(text: str) -> tuple[str, ...] | None:
@@ -644,7 +579,7 @@ def summary(quantized: Quantized, errors: dict[str, TensorError]) -> str:
     info = quantized.info
     spec = EncoderSpec.from_json(info["spec"])
     taken, trials = tuple(info["calibration"]["remedies"]), info["trials"]
-    lines = [table(errors), f"remedies: {choose.named(taken)}"]
+    lines = [table(errors), f"remedies: {remedying.named(taken)}"]
     if trials:
         measure = task_of(spec).error
         tried = ", ".join(f"{names} {error:.3g}" for names, error in trials.items())

@@ -4,7 +4,7 @@ INT8 is the same checkpoint by torch.onnx and onnxruntime.quantization.quantize_
 defaults and with weights per channel. Accuracy: each runs the same texts, one at a time, and is
 compared with float: of a classifier the classes, of an encoder the vectors' cosines and nearest
 neighbours. Speed: they take turns on texts of --tokens tokens, on one thread; a time is the fastest
-turn. Before that the fast engine is compared with the plain functions, the specification.
+turn.
 """
 
 import os
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_json(result)
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"  # before NumPy loads its BLAS
-    return run_training(result, "train.comparison", argv)
+    return run_training(result, "train.comparison.run", argv)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,13 @@ from typing import Any
 from cli.command import run_command
 from cli.errors import UserError
 from cli.machine import BUILD
-from cli.options import Parser, add_json, add_seed, positive
+from cli.options import Parser, add_seed, positive
 from cli.paths import check_written
 
 OPTIONS = "options.json"
 """The options of a run, in its folder until it ends."""
 
-_PLACES = ("out", "force", "resume", "json")
+_PLACES = ("out", "force", "resume")
 
 
 def add_sizes(group: argparse._ActionsContainer, **sizes: int) -> None:
@@ -40,7 +40,6 @@ def add_common(parser: Parser, recipe: argparse._ArgumentGroup, name: str) -> No
     place.add_argument("--out", type=Path, metavar="DIR", help=f"(build/trained/ and {name})")
     place.add_argument("--resume", action="store_true", help="go on with the run in --out")
     place.add_argument("--force", action="store_true", help="replace what --out holds")
-    add_json(place)
 
 
 def share(text: str) -> float:
@@ -83,8 +82,8 @@ def check_place(options: argparse.Namespace, name: str) -> None:
             shutil.rmtree(old)
 
 
-def run_training(parser: Parser, module: str, argv: Sequence[str] | None) -> int:
-    """Do a command's work, `run` of a module that imports torch; the exit code."""
+def run_training(parser: Parser, work: str, argv: Sequence[str] | None) -> int:
+    """Do a command's work, "module.function" where the module imports torch; the exit code."""
 
     def body() -> None:
         options = parser.parse_args(argv)
@@ -92,6 +91,7 @@ def run_training(parser: Parser, module: str, argv: Sequence[str] | None) -> int
 
         logging.disable_progress_bar()  # those of loading and saving
         logging.set_verbosity_error()
-        import_module(module).run(options)
+        module, _, function = work.rpartition(".")
+        getattr(import_module(module), function)(options)
 
     return run_command(body)

@@ -20,6 +20,8 @@ from transformers import BertConfig, BertForTokenClassification, PreTrainedConfi
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from quant.foreign.transformer import sinusoids
+
 FUSED, PLAIN = "bert2rtl-fused", "bert2rtl-transformer"
 WEIGHTS = "model.safetensors"
 IGNORED = -100  # a label that is none, as torch's cross entropy has it
@@ -159,20 +161,13 @@ class Plain(PreTrainedModel):
         x = self.embedding(input_ids)
         if self.config.scale_embedding:
             x = x * self.config.hidden_size**0.5
-        x = self.dropout(self.embedding_norm(x + sinusoids(*x.shape[1:]).to(x.device)))
+        x = self.dropout(self.embedding_norm(x + torch.from_numpy(sinusoids(*x.shape[1:])).to(x)))
         x = self.encoder(x, src_key_padding_mask=attention_mask == 0)
         read = attention_mask[..., None].to(x.dtype)
         if self.config.pooling == "first":
             read[:, 1:] = 0
         pooled = (x * read).sum(1) / read.sum(1)
         return _answer(self, self.classifier(self.dropout(pooled)), labels)
-
-
-def sinusoids(length: int, hidden: int) -> Tensor:
-    """Positions [length, hidden]: sin(p / 10000^(2i / hidden)) in 2i, its cosine in 2i + 1."""
-    rates = 10000.0 ** (-torch.arange(0, hidden, 2, dtype=torch.float64) / hidden)
-    angles = torch.arange(length, dtype=torch.float64)[:, None] * rates
-    return torch.stack([angles.sin(), angles.cos()], 2).reshape(length, hidden).float()
 
 
 def _answer(

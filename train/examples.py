@@ -1,12 +1,15 @@
-"""Datasets of torch: token ids with their labels; and how right a model is."""
+"""Datasets of torch: token ids with their labels; a teacher; and how right a model is."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import confusion_matrix, f1_score, r2_score
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
@@ -17,6 +20,8 @@ from train.encoders import IGNORED
 
 Array = NDArray[Any]
 Item = dict[str, Any]
+
+_PENALTY = 0.2  # the inverse of the L2 penalty
 
 
 def window(count: int, length: int, rng: np.random.Generator | None = None) -> Array:
@@ -146,3 +151,46 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     widths = [max(map(len, column)) for column in zip(*cells)]
     return "\n".join("  ".join(map(str.rjust, line, widths)) for line in cells)
+
+
+class NbSvm:
+    """NB-SVM, a linear teacher to distil from (Wang and Manning, "Baselines and Bigrams", 2012).
+
+    The features of a text are its distinct tokens, bigrams and bigrams with a gap of one token,
+    each scaled by its naive Bayes log-count ratio
+
+        r = log((p / |p|) / (q / |q|)),   p = 1 + number of texts of the class with the n-gram,
+                                          q = 1 + number of other texts with it
+
+    and a logistic regression with L2 penalty learns on them, each class against the rest. Called
+    with the ids of any window of a text it gives logits [classes].
+    """
+
+    def __init__(self, texts: Sequence[Array], labels: Array, classes: int) -> None:
+        # An n-gram of one text says nothing about others.
+        self.counts = CountVectorizer(analyzer=ngrams, binary=True, min_df=2, dtype=np.float64)
+        present = self.counts.fit_transform(texts)
+        columns, biases = [], []
+        for label in range(classes):
+            inside = labels == label
+            p, q = (1 + np.asarray(present[rows].sum(0)).ravel() for rows in (inside, ~inside))
+            ratio = np.log((p / p.sum()) / (q / q.sum()))
+            machine = LogisticRegression(
+                C=_PENALTY, solver="liblinear", dual=True, max_iter=1000, random_state=0
+            )
+            machine.fit(present.multiply(ratio).tocsr(), inside)
+            columns.append(machine.coef_[0] * ratio)
+            biases.append(machine.intercept_[0])
+        scale = 0.5 if classes == 2 else 1  # both are the same machine
+        self.weights, self.bias = scale * np.stack(columns, 1), scale * np.array(biases)
+
+    def __call__(self, ids: Array) -> NDArray[np.float32]:
+        logits = self.counts.transform([ids]) @ self.weights + self.bias
+        return np.asarray(logits[0], np.float32)
+
+
+def ngrams(ids: Array) -> list[str]:
+    """Those of [CLS] text [SEP]."""
+    inner = list(map(str, ids[1:-1].tolist()))
+    pairs = map(" ".join, pairwise(inner))
+    return [*inner, *pairs, *map(" _ ".join, zip(inner, inner[2:]))]

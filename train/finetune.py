@@ -43,7 +43,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return run_training(parser(), "train.finetuning", argv)
+    return run_training(parser(), "train.training.finetune", argv)
 
 
 def parser() -> Parser:
@@ -78,7 +78,6 @@ def parser() -> Parser:
     recipe.add_argument("--word-dropout", type=share, metavar="P", help="words shown as [MASK]")
     kinds, what = ("nb-svm", "none"), "a linear model of n-grams to distil from"
     recipe.add_argument("--teacher", choices=kinds, help=what)
-    recipe.add_argument("--teacher-weight", type=share, default=0.9, help="(%(default)s)")
     add_common(result, recipe, "the name of --data")
     return result
 

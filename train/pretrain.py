@@ -10,7 +10,7 @@ from pathlib import Path
 from cli.options import Parser, positive, whole
 
 from quant.texts.corpora import CORPORA
-from train.command import add_common, add_sizes, run_training, share
+from train.command import add_common, add_sizes, run_training
 
 EXAMPLES = """\
 examples:
@@ -25,7 +25,7 @@ FUSED = "bert2rtl-fused"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return run_training(parser(), "train.pretraining", argv)
+    return run_training(parser(), "train.training.pretrain", argv)
 
 
 def parser() -> Parser:
@@ -41,7 +41,6 @@ def parser() -> Parser:
     recipe = result.add_argument_group("recipe")
     recipe.add_argument("--epochs", type=positive, default=3, metavar="N", help="(%(default)s)")
     recipe.add_argument("--length", type=whole(3), default=128, metavar="N", help="tokens (128)")
-    recipe.add_argument("--masked", type=share, default=0.15, help="share of tokens (%(default)s)")
     add_common(result, recipe, "the name of --family")
     result.set_defaults(batch=64, learning_rate=1e-3)
     return result

@@ -2,7 +2,7 @@
 
 import argparse
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,14 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from train.command import OPTIONS, decisive
-from train.curves import curves
 from train.encoders import FUSED, Fused, save_fused
-from train.examples import figures, table
+from train.examples import figures
 
 _EVALUATIONS = 24  # at most, in a run
 _TEMPERATURE = 2.0  # of the distillation
+_TEACHER = 0.9  # a
+_WIDTH, _HEIGHT, _EDGE = 400, 220, 60
+_COLOURS = ("#1f77b4", "#d62728")
 
 
 class Training(Trainer):
@@ -36,7 +38,6 @@ class Training(Trainer):
     """
 
     lengths: list[int] | None = None
-    teacher_weight = 0.0
     moved: Callable[[torch.Tensor], torch.Tensor] | None = None
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
@@ -57,7 +58,7 @@ class Training(Trainer):
                 for logits in (outputs["logits"], taught)
             )
             distance = functional.kl_div(said, wanted, reduction="batchmean", log_target=True)
-            loss = torch.lerp(loss, _TEMPERATURE**2 * distance, self.teacher_weight)
+            loss = torch.lerp(loss, _TEMPERATURE**2 * distance, _TEACHER)
         return (loss, outputs) if return_outputs else loss
 
 
@@ -173,17 +174,41 @@ def write(
             model.save_pretrained(temporary)
         processor.save_pretrained(temporary)
         files.write_json(temporary / "training.json", report)
-        files.write(temporary / "curves.svg", curves(history))
-    print(table(history))
+        files.write(temporary / "curves.svg", _curves(history))
     for split, measured in metrics.items():
-        shares = measured.get("confusion", [])
         said = [f"{x} {measured[x]:.4g}" for x in ("accuracy", "f1", "loss") if x in measured]
         print(f"{split}, {measured['examples']:,} examples: {', '.join(said)}")
-        if shares:
-            names = model.config.id2label.values()
-            print("percent of each class (row) by the class that is said (column):")
-            print(table([{"": x, **dict(zip(names, row))} for x, row in zip(names, shares)]))
-    if options.json is not None:
-        files.write_json(options.json, report)
     print(f"{options.out}: the weights of step {best:,}")
     then("quant.calibrate" if metrics else "train.finetune", "--model", options.out)
+
+
+def _curves(history: Sequence[Mapping[str, Any]]) -> str:
+    """A panel of the losses, and one of the accuracy where there is one, over the steps."""
+    panels = [("train_loss", "loss"), ("accuracy",)][: 1 + ("accuracy" in history[0])]
+    width = _WIDTH + _EDGE
+    parts = [
+        f'<g transform="translate({width * i + _EDGE} 30)">{_panel(history, keys)}</g>'
+        for i, keys in enumerate(panels)
+    ]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width * len(parts) + 20}" height="280" '
+        f'font-family="sans-serif" font-size="12">{"".join(parts)}</svg>\n'
+    )
+
+
+def _panel(history: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> str:
+    last, values = history[-1]["step"], [row[key] for key in keys for row in history]
+    low, high = min(values), max(values)
+    parts = [
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="none" stroke="#999"/>',
+        f'<text x="-6" y="{_HEIGHT}" text-anchor="end">{low:.4g}</text>',
+        f'<text x="-6" y="10" text-anchor="end">{high:.4g}</text>',
+        f'<text x="{_WIDTH}" y="{_HEIGHT + 16}" text-anchor="end">step {last}</text>',
+    ]
+    across, down = _WIDTH / last, _HEIGHT / ((high - low) or 1)
+    for i, key in enumerate(keys):
+        places = ((across * row["step"], down * (high - row[key])) for row in history)
+        line, said = " ".join(f"{x:.1f},{y:.1f}" for x, y in places), key.replace("_", " ")
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{_COLOURS[i]}"/>')
+        parts.append(f'<text x="{100 * i}" y="-8" fill="{_COLOURS[i]}">{said}</text>')
+    return "".join(parts)

@@ -17,7 +17,7 @@ from cli.options import Parser, add_model, add_quantized
 from golden import store
 from quant.calibrate import calibrated
 from quant.export import c
-from quant.model.spec import is_given
+from quant.model.spec import TEXTS, inputs_of
 
 DESCRIPTION = """\
 Write a quantized model as a directory of C99 source, without libraries, allocation or floating
@@ -34,14 +34,11 @@ OUT = BUILD / "export"
 def parser() -> Parser:
     result = Parser("quant.export", DESCRIPTION, EXAMPLES)
     result.add_argument("format", choices=["c"], help="format of the output")
-    result.add_argument(
-        "-o",
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help=f"directory of the C (default: {OUT}/ and the name of the model); "
-        "a directory that holds anything but an earlier export is refused",
+    what = (
+        f"directory of the C (default: {OUT}/ and the name of the model); one that holds anything "
+        "but an earlier export is refused"
     )
+    result.add_argument("-o", "--out", type=Path, metavar="DIR", help=what)
     source = result.add_mutually_exclusive_group()
     add_model(source, default=None)
     add_quantized(source)
@@ -62,20 +59,20 @@ def export_command(options: argparse.Namespace) -> int:
 def export_c(quantized: Path, out: Path) -> int:
     check_directory(out)
     model, info = store.load(quantized)
-    given = is_given(info)
-    write_c(c.sources(model, info), out)
+    with files.replacing(out) as temporary:
+        temporary.mkdir()
+        for name, text in c.sources(model, info).items():
+            temporary.joinpath(name).write_text(text, encoding="ascii")
     shape = model.shape
     logits = f"{shape.labels} logits{' each' if shape.pooling == 'none' else ''}"
     program = shlex.quote(f"{out}-infer" if "/" in str(out) else f"./{out}-infer")
     ids = sorted({0, shape.vocabulary // 2, shape.vocabulary - 1})[: shape.tokens]
     print(f"{out}: C99 source of {quantized}, up to {shape.tokens:,} tokens, {logits}")
     print(f"compile: cc -std=c99 -O2 -o {program} {shlex.quote(str(out))}/*.c")
-    numbers = f"{shape.tokens:,} x {shape.hidden} numbers, the rows of an image"
-    print(
-        f"run:     {program} < FILE   {numbers}"
-        if given
-        else f"run:     echo {' '.join(map(str, ids))} | {program}"
-    )
+    if inputs_of(info) == TEXTS:
+        print(f"run:     echo {' '.join(map(str, ids))} | {program}")
+    else:
+        print(f"run:     {program} < FILE   {shape.tokens:,} x {shape.hidden} numbers, an image's")
     return 0
 
 
@@ -85,22 +82,12 @@ def check_directory(out: Path) -> None:
         if out.exists() or out.is_symlink():
             raise UserError(f"{out} is a file: name a directory with -o, it is made if missing")
         return
-    others = sorted(
-        path.name for path in out.iterdir() if path.name not in (*c.INFERENCE, *c.GENERATED)
-    )
+    others = sorted({path.name for path in out.iterdir()} - {*c.INFERENCE, *c.GENERATED})
     if others:
         raise UserError(
             f"{out} holds {others[0]}, which is not of an export: "
             "name a new directory with -o, or remove this one"
         )
-
-
-def write_c(sources: dict[str, str], out: Path) -> None:
-    """The directory with all files, or what was there before."""
-    with files.replacing(out) as temporary:
-        temporary.mkdir()
-        for name, text in sources.items():
-            temporary.joinpath(name).write_text(text, encoding="ascii")
 
 
 if __name__ == "__main__":

@@ -18,9 +18,7 @@ enum {
     BERT_BAD_POINTER = 1, /* workspace, ids (or rows) or logits is NULL */
     BERT_BAD_TOKENS = 2,  /* tokens is not in 1..BERT_TOKENS */
     BERT_BAD_ID = 3,      /* an id is not below BERT_VOCABULARY */
-    BERT_BAD_TYPE = 4,    /* a type is not below BERT_TYPES */
-    BERT_BAD_ATTEND = 5,  /* an attend is neither 0 nor 1 */
-    BERT_NO_KEY = 6       /* attend is 0 for every token */
+    BERT_BAD_TYPE = 4     /* a type is not below BERT_TYPES */
 };
 
 /* What an inference computes with. Any memory of this size serves, it need not be cleared, and two
@@ -29,13 +27,8 @@ typedef struct {
     int16_t x[BERT_TOKENS][BERT_HIDDEN];
     int8_t x8[BERT_TOKENS][BERT_HIDDEN];
     int8_t q[BERT_TOKENS][BERT_INNER];
-#if BERT_SHARED
     int8_t k[BERT_TOKENS][BERT_KV_HEADS * BERT_HEAD_SIZE];
     int8_t v[BERT_TOKENS][BERT_KV_HEADS * BERT_HEAD_SIZE];
-#else
-    int8_t k[BERT_TOKENS][BERT_INNER];
-    int8_t v[BERT_TOKENS][BERT_INNER];
-#endif
     int16_t score[BERT_TOKENS];
     uint8_t p[BERT_TOKENS];
     int8_t ffn[BERT_FFN];
@@ -52,12 +45,10 @@ typedef struct {
 int bert_infer(bert_workspace *workspace, const int16_t *rows, int32_t *logits);
 #else
 /* The BERT_LABELS logits of one text; where BERT_EVERY is 1 as many for each of its tokens,
-   token by token, at most BERT_LOGITS.
-
-   ids, types, attend: `tokens` values each. types are segment ids, NULL for all 0. attend is 1 for
-   tokens that serve as keys and 0 for masked ones (holes are allowed), NULL for all 1. */
-int bert_infer(bert_workspace *workspace, const uint32_t *ids, const uint8_t *types,
-                   const uint8_t *attend, int tokens, int32_t *logits);
+   token by token, at most BERT_LOGITS. ids, types: `tokens` values each; types are segment ids,
+   NULL for all 0. */
+int bert_infer(bert_workspace *workspace, const uint32_t *ids, const uint8_t *types, int tokens,
+               int32_t *logits);
 #endif
 
 /* A sentence for what bert_infer returned. */

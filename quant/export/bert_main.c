@@ -1,23 +1,33 @@
-/* Logits of texts from standard input, a text a line of `ID`, `ID:TYPE` or `ID:TYPE:ATTEND` for
-   each token (TYPE 0 and ATTEND 1 where they are not given); a line of logits for each. Ends with
-   1 at the first line that cannot be used, which it names on standard error. */
+/* Logits of texts from standard input, a text a line of `ID` or `ID:TYPE` for each token; or of
+   images, BERT_TOKENS * BERT_HIDDEN numbers each, separated by white space. A line of logits for
+   each. Ends with 1 at the first that cannot be used, which it names on standard error. */
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "bert_infer.h"
 
 static bert_workspace workspace;
+static int32_t logits[BERT_LOGITS];
+
+static void print(int32_t count)
+{
+    int32_t i;
+    for (i = 0; i < count; i++) {
+        printf("%s%" PRId32, i ? " " : "", logits[i]);
+    }
+    printf("\n");
+}
 
 #if BERT_GIVEN
-/* The numbers of images from standard input, BERT_TOKENS * BERT_HIDDEN each, separated by white
-   space; a line of logits for each. Ends with 1 at the first that cannot be used. */
 int main(void)
 {
     static int16_t rows[BERT_TOKENS * BERT_HIDDEN];
-    static int32_t logits[BERT_LOGITS];
     unsigned long image = 1;
     long value, count;
-    int found, label;
+    int found;
     for (;; image++) {
         for (count = 0; count < (long)BERT_TOKENS * BERT_HIDDEN; count++) {
             found = scanf("%ld", &value);
@@ -32,88 +42,53 @@ int main(void)
             rows[count] = (int16_t)value;
         }
         bert_infer(&workspace, rows, logits);
-        for (label = 0; label < BERT_LOGITS; label++) {
-            printf("%s%" PRId32, label ? " " : "", logits[label]);
-        }
-        printf("\n");
+        print(BERT_LOGITS);
     }
 }
 #else
 static uint32_t ids[BERT_TOKENS];
-static uint8_t types[BERT_TOKENS], attend[BERT_TOKENS];
+static uint8_t types[BERT_TOKENS];
 
-static int is_digit(int c)
+/* Reads a line into the arrays. The number of its tokens, at most one more than there may be; -1
+   for a line that is not made of tokens. */
+static int read_line(char *at)
 {
-    return c >= '0' && c <= '9';
-}
-
-/* The number that begins with the digit c, or UINT32_MAX if it is larger. c moves behind it. */
-static uint32_t number(int *c)
-{
-    uint32_t value = 0;
-    for (; is_digit(*c); *c = getchar()) {
-        uint32_t digit = (uint32_t)(*c - '0');
-        value = value > (UINT32_MAX - digit) / 10 ? UINT32_MAX : value * 10 + digit;
-    }
-    return value;
-}
-
-/* Reads the line that begins with c into the arrays. The number of its tokens, at most one more
-   than there may be; -1 for a line that is not made of tokens. */
-static int read_line(int c)
-{
-    int tokens = 0, i;
-    while (c != '\n' && c != EOF) {
-        uint32_t field[3] = {0, 0, 1};
-        if (c == ' ' || c == '\t' || c == '\r') {
-            c = getchar();
-            continue;
+    int tokens;
+    for (tokens = 0; *(at += strspn(at, " \t\r\n")); tokens++) {
+        unsigned long id, type = 0;
+        if (tokens == BERT_TOKENS) {
+            return tokens + 1;
         }
-        for (i = 0; i < 3; i++) {
-            if (!is_digit(c)) {
-                return -1;
-            }
-            field[i] = number(&c);
-            if (c != ':') {
-                break;
-            }
-            c = getchar();
-        }
-        if (i == 3 || !(c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == EOF)) {
+        if (!isdigit((unsigned char)*at)) {
             return -1;
         }
-        if (tokens < BERT_TOKENS) {
-            ids[tokens] = field[0];
-            types[tokens] = (uint8_t)(field[1] > 255 ? 255 : field[1]);
-            attend[tokens] = (uint8_t)(field[2] > 255 ? 255 : field[2]);
+        id = strtoul(at, &at, 10);
+        if (*at == ':' && isdigit((unsigned char)at[1])) {
+            type = strtoul(at + 1, &at, 10);
         }
-        tokens += tokens <= BERT_TOKENS;
+        if (!strchr(" \t\r\n", *at)) {
+            return -1;
+        }
+        ids[tokens] = (uint32_t)(id < UINT32_MAX ? id : UINT32_MAX);
+        types[tokens] = (uint8_t)(type < 255 ? type : 255);
     }
     return tokens;
 }
 
 int main(void)
 {
-    static int32_t logits[BERT_LOGITS];
+    static char text[BERT_TOKENS * 32 + 1];
     unsigned long line = 1;
-    int32_t label;
-    int c;
-    for (; (c = getchar()) != EOF; line++) {
-        int tokens = read_line(c);
-        int code = BERT_OK;
-        const char *message = "not a list of ID, ID:TYPE or ID:TYPE:ATTEND";
-        if (tokens >= 0) {
-            code = bert_infer(&workspace, ids, types, attend, tokens, logits);
-            message = bert_message(code);
-        }
-        if (tokens < 0 || code != BERT_OK) {
-            fprintf(stderr, "error: line %lu: %s\n", line, message);
+    for (; fgets(text, sizeof text, stdin); line++) {
+        int whole = strchr(text, '\n') || feof(stdin);
+        int tokens = whole ? read_line(text) : BERT_TOKENS + 1;
+        int code = tokens < 0 ? -1 : bert_infer(&workspace, ids, types, tokens, logits);
+        if (code != BERT_OK) {
+            fprintf(stderr, "error: line %lu: %s\n", line,
+                    tokens < 0 ? "not a list of ID or ID:TYPE" : bert_message(code));
             return 1;
         }
-        for (label = 0; label < BERT_LABELS * (BERT_EVERY ? (int32_t)tokens : 1); label++) {
-            printf("%s%" PRId32, label ? " " : "", logits[label]);
-        }
-        printf("\n");
+        print(BERT_LABELS * (BERT_EVERY ? tokens : 1));
     }
     return 0;
 }

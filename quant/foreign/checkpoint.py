@@ -145,16 +145,22 @@ def _of_texts(loaded: Checkpoint, resolved: Resolved) -> Checkpoint:
     tokenizer, last = TextTokenizer(resolved), resolved.special.get("eos")
     least = tokenizer.least(pair=spec.task == QUESTION_ANSWERING)
     for right, why in (
-        (tokenizer.rows <= spec.vocabulary,
-         f"the tokenizer has ids up to {tokenizer.rows - 1}, and the embedding {spec.vocabulary} "
-         "rows: one of the two is of another model"),
-        (spec.end in (None, last),
-         f"the head reads the token {spec.end} (eos_token_id of config.json), and the tokenizer "
-         f"ends a text with {last}: one of the two is of another model"),
-        (spec.max_tokens >= least,
-         f"the longest text has {spec.max_tokens} tokens, by its tokenizer, its max_seq_length or "
-         f"its positions: with special tokens it must have {least} or more"),
-    ):  # fmt: skip
+        (
+            tokenizer.rows <= spec.vocabulary,
+            f"the tokenizer has ids up to {tokenizer.rows - 1}, and the embedding "
+            f"{spec.vocabulary} rows: one of the two is of another model",
+        ),
+        (
+            spec.end in (None, last),
+            f"the head reads the token {spec.end} (eos_token_id of config.json), and the tokenizer "
+            f"ends a text with {last}: one of the two is of another model",
+        ),
+        (
+            spec.max_tokens >= least,
+            f"the longest text has {spec.max_tokens} tokens, by its tokenizer, its max_seq_length "
+            f"or its positions: with special tokens it must have {least} or more",
+        ),
+    ):
         if not right:
             raise CheckpointError(f"{loaded.directory}: {why}")
     notes = (*loaded.notes, *cut)

@@ -224,8 +224,9 @@ def _task_added(_: "Reading", arrays: Arrays, fields: dict[str, Any]) -> None:
         arrays["embedding.type"] = arrays["embedding.type"] + task[0]
 
 
-def _heads(sequence: Head, choice: tuple[str, ...] = (), words: str = "classifier",
-           answer: bool = True) -> dict[str, Head]:  # fmt: skip
+def _heads(
+    sequence: Head, choice: tuple[str, ...] = (), words: str = "classifier", answer: bool = True
+) -> dict[str, Head]:
     """The heads that families have for texts, tokens, questions and choices, and none at all."""
     asked = Head(QUESTION_ANSWERING, ("qa_outputs",), labels=("start", "end"))
     chosen = Head(REGRESSION, choice, sequence.between, labels=("score",))

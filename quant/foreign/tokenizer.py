@@ -230,13 +230,19 @@ def encode(
     end = int(ids.max()) if spec.end is None else spec.end
     for wrong, why in (
         (ids >= spec.vocabulary, f"the model's embedding has {spec.vocabulary} rows"),
-        ((ids == end) & (spec.pooling == "last") & (np.arange(len(ids)) < len(ids) - 1),
-         "the model does not read the tokens behind it, which ends a text"),
-        (ids == spec.unread, "it changes every embedding of the text by how often it stands there "
-         "(token_dropout)"),
-        ((ids == padding) & (padding >= 0), "it is padding to the model (pad_token_id) and has no "
-         "position"),
-    ):  # fmt: skip
+        (
+            (ids == end) & (spec.pooling == "last") & (np.arange(len(ids)) < len(ids) - 1),
+            "the model does not read the tokens behind it, which ends a text",
+        ),
+        (
+            ids == spec.unread,
+            "it changes every embedding of the text by how often it stands there (token_dropout)",
+        ),
+        (
+            (ids == padding) & (padding >= 0),
+            "it is padding to the model (pad_token_id) and has no position",
+        ),
+    ):
         if wrong.any():
             place = int(wrong.argmax())
             word = tokens.words[place]

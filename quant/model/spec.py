@@ -34,6 +34,8 @@ channels is the one over E but for a factor, which gamma takes up:
 """
 
 import dataclasses
+import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -51,8 +53,6 @@ from quant.model.window import Windows
 Floats: TypeAlias = NDArray[np.floating[Any]]  # float32; float64 where calibration observes
 Arrays: TypeAlias = dict[str, Floats]
 
-NORMS = ("post", "pre")
-POOLINGS = ("first", "mean", "last", "none")
 CLASSIFICATION, EMBEDDING, MULTI_LABEL, QUESTION_ANSWERING, REGRESSION, TOKEN_CLASSIFICATION = (
     TASKS
 ) = (
@@ -114,18 +114,8 @@ class EncoderSpec:
     token or ("none") every token by itself. The integer model gives every token's outputs for the
     last one too, and the host keeps the last (`kept`). end: the id that ends a text there and
     nowhere before; None for the largest id in it.
-    norm: "post" normalises after each residual addition (BERT); "pre" before each branch, with a
-    final norm after the last layer. first_norm: False where layer 0 of "pre" reads the embedding's.
-    rms_norm: x / sqrt(mean(x^2) + epsilon) gamma. gated: hidden = activation(gate(x)) * up(x).
-    windows: of each layer, None where a query sees every key. rotary: of each layer the number of
-    the table that turns Q and K, or None. Both are () where no layer has one. kv_heads: heads of K
-    and V, 0 for as many as of Q. position_bias: scores have a bias for each head and difference of
-    two positions (quant.model.position_bias).
-    Token t takes row t + position_offset of the position table. embedding_size: channels of a
-    factorised embedding, 0 without a projection. unread: id of a token that no text may hold.
-    head_activations: one for each layer of the head but the last. given: rows that a host computed
-    take the place of the token table (quant.quantize.given), as many for every image. rows: they
-    are those of a front end of the user's, as many as it makes of an input.
+    given: rows that a host computed take the place of the token table (quant.quantize.given), as
+    many for every image. rows: they are those of a front end of the user's, as many as it makes.
     """
 
     layers: int
@@ -137,28 +127,28 @@ class EncoderSpec:
     vocabulary: int
     positions: int
     types: int = 0
-    position_offset: int = 0
-    norm: str = "post"
+    position_offset: int = 0  # token t takes row t + position_offset of the position table
+    norm: str = "post"  # after each residual addition; "pre": before each branch, and a final one
     embedding_norm: bool = True
     pooling: str = "first"
     activation: str = "gelu"
-    head_activations: tuple[str, ...] = ()
+    head_activations: tuple[str, ...] = ()  # of each layer of the head but the last
     epsilon: float = 1e-12
     task: str = CLASSIFICATION
-    embedding_size: int = 0
+    embedding_size: int = 0  # channels of a factorised embedding; 0: without a projection
     function: str = IDENTITY
     given: bool = False
     rows: bool = False
-    position_bias: bool = False
-    windows: Windows = ()
+    position_bias: bool = False  # of scores, by head and distance (quant.model.position_bias)
+    windows: Windows = ()  # of each layer, None: all keys; () where no layer has one
     end: int | None = None
     width: int = 0
-    rotary: tuple[int | None, ...] = ()
-    kv_heads: int = 0
-    gated: bool = False
-    rms_norm: bool = False
-    unread: int | None = None
-    first_norm: bool = True
+    rotary: tuple[int | None, ...] = ()  # of each layer the table that turns Q and K, or None
+    kv_heads: int = 0  # heads of K and V; 0: as many as of Q
+    gated: bool = False  # hidden = activation(gate(x)) * up(x)
+    rms_norm: bool = False  # x / sqrt(mean(x^2) + epsilon) gamma
+    unread: int | None = None  # the id of a token that no text may hold
+    first_norm: bool = True  # False: layer 0 of "pre" reads the embedding's
     head_norm: bool = False
 
     def __post_init__(self) -> None:
@@ -166,11 +156,12 @@ class EncoderSpec:
             if not right(self):
                 value = getattr(self, name)
                 raise UserError(f"{name} is {value!r}: it must be {allowed.format(self)}")
-        if same := same_names(self.labels):
-            raise UserError(
-                f"the labels {same[0]!r} and {same[1]!r} are one name (surrounding space does not "
-                "count): rename one in id2label"
-            )
+        for label, count in Counter(map(str.strip, self.labels)).items():
+            if count > 1:
+                raise UserError(
+                    f"{count} labels are {label!r} (surrounding space does not count): rename all "
+                    "but one in id2label"
+                )
 
     def window(self, layer: int) -> Window | None:
         """Which keys a query of this layer sees; None: all."""
@@ -206,7 +197,7 @@ class EncoderSpec:
     @property
     def inputs(self) -> str:
         """What it reads, as commands call several of them."""
-        return _inputs(self.given, self.rows)
+        return FILES if self.rows else IMAGES if self.given else TEXTS
 
     @property
     def max_tokens(self) -> int:
@@ -282,9 +273,8 @@ class EncoderSpec:
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain JSON values; EncoderSpec.from_json is the inverse."""
-        return {
-            field.name: _listed(getattr(self, field.name)) for field in dataclasses.fields(self)
-        }
+        found: dict[str, Any] = json.loads(json.dumps(vars(self), default=dataclasses.astuple))
+        return found
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "EncoderSpec":
@@ -292,20 +282,18 @@ class EncoderSpec:
             name: tuple(value) if isinstance(value, list) else value
             for name, value in values.items()
         }
-        fields["windows"] = tuple(
-            None if pair is None else Window(*pair) for pair in fields.get("windows", ())
-        )
+        fields["windows"] = tuple(pair and Window(*pair) for pair in fields.get("windows", ()))
         return cls(**fields)
 
 
-_LEAST = {CLASSIFICATION: 2, TOKEN_CLASSIFICATION: 2, MULTI_LABEL: 1, REGRESSION: 1}
 _CHOICES = {
     "task": TASKS,
-    "norm": NORMS,
-    "pooling": POOLINGS,
+    "norm": ("post", "pre"),
+    "pooling": ("first", "mean", "last", "none"),
     "function": FUNCTIONS,
     "activation": tuple(ACTIVATIONS),
 }
+_LEAST = {CLASSIFICATION: 2, TOKEN_CLASSIFICATION: 2, MULTI_LABEL: 1, REGRESSION: 1}
 _EACH = "one for each of the {0.layers} layers, or () where no layer has one"
 
 
@@ -322,30 +310,19 @@ _RULES: tuple[tuple[str, Callable[[EncoderSpec], bool], str], ...] = (
         "layers", "hidden", "heads", "head_size", "ffn", "vocabulary", "positions")),
     *((name, _one_of(name, allowed), f"one of {', '.join(allowed)}")
       for name, allowed in _CHOICES.items()),
-    ("labels", lambda s: s.task not in _LEAST or len(s.labels) >= _LEAST[s.task],
+    ("labels", lambda s: len(s.labels) >= _LEAST.get(s.task, 0),
      "2 names for a class, 1 or more for labels and numbers"),
-    ("labels", lambda s: s.task != QUESTION_ANSWERING or len(s.labels) == 2,
-     "2, where an answer begins and ends"),
-    ("labels", lambda s: s.task != EMBEDDING or not s.labels, "() for an embedding"),
     ("types", lambda s: s.types >= 0, "0 (no segment embedding) or more"),
     ("position_offset", lambda s: 0 <= s.position_offset < s.positions,
      "from 0 to below the {0.positions} rows of the position table"),
     ("epsilon", lambda s: s.epsilon > 0, "above 0"),
     ("embedding_size", lambda s: 0 <= s.embedding_size <= s.hidden,
      "from 0 (no projection) to the hidden size, {0.hidden}"),
-    ("embedding_size", lambda s: not s.embedding_size or (s.norm == "post" and not s.rms_norm),
-     "0 with the norm 'pre' or rms_norm: a projection reads the output of a LayerNorm"),
-    ("given", lambda s: not (s.given and (s.types or s.position_offset or s.embedding_size)),
-     "False beside types, position_offset or embedding_size: rows have all of them in them"),
-    ("rows", lambda s: s.given or not s.rows, "False where rows are not given"),
     ("pooling", lambda s: (s.pooling == "none") == (s.task in EVERY_TOKEN),
      f"'none' for {' and '.join(EVERY_TOKEN)}, and for no other task"),
     ("pooling", lambda s: s.pooling != "last" or s.task == EMBEDDING,
      "'last' for an embedding alone"),
-    ("end", lambda s: s.end is None or s.pooling == "last", "None unless the pooling is 'last'"),
-    ("width", lambda s: not s.width or (s.task == EMBEDDING and s.width > 0),
-     "0, or of an embedding 1 or more"),
-    ("windows", lambda s: len(s.windows) in (0, s.layers) and set(s.windows) != {None}, _EACH),
+    ("windows", lambda s: len(s.windows) in (0, s.layers), _EACH),
     ("rotary", lambda s: not s.rotary or (
         set(s.rotary) - {None} in ({0}, {0, 1}) and len(s.rotary) == s.layers),
      f"None or the number of one of at most {ROTARY_TABLES_MAX} tables, {_EACH}"),
@@ -355,38 +332,21 @@ _RULES: tuple[tuple[str, Callable[[EncoderSpec], bool], str], ...] = (
      "a divisor of the {0.heads} heads and below them, or 0 for as many"),
     ("kv_heads", lambda s: not (s.kv_heads and s.position_bias),
      "0 beside a position_bias: heads that share K and V have no bias"),
-    ("first_norm", lambda s: s.first_norm or (s.norm == "pre" and s.embedding_norm),
-     "True unless the norm is 'pre' and the embedding has one"),
-    ("head_norm", lambda s: not s.head_norm or bool(s.head_activations),
-     "False for a head of one layer: it stands behind a hidden layer"),
-    ("function", lambda s: s.function == IDENTITY or s.task == REGRESSION,
-     f"identity unless the task is {REGRESSION}"),
     ("head_activations", lambda s: set(s.head_activations) <= set(ACTIVATIONS),
      f"of {', '.join(ACTIVATIONS)}"),
 )  # fmt: skip
-"""A field, whether it is right, and what it must be; later rules rely on earlier ones."""
-
-
-def _listed(value: Any) -> Any:
-    if isinstance(value, Window):
-        return [value.before, value.after]
-    return list(map(_listed, value)) if isinstance(value, tuple) else value
+"""What a checkpoint's files may get wrong: a field, whether it is right, and what it must be; later
+rules rely on earlier ones."""
 
 
 def inputs_of(info: Mapping[str, Any]) -> str:
     """What a quantized model reads, by its description, as EncoderSpec.inputs."""
-    spec = info.get("spec")
-    found = spec if isinstance(spec, dict) else {}
-    return _inputs(found.get("given") is True, found.get("rows") is True)
-
-
-def is_given(info: Mapping[str, Any]) -> bool:
-    """Whether a quantized model's rows come with each input, by its description."""
-    return inputs_of(info) != TEXTS
-
-
-def _inputs(given: bool, rows: bool) -> str:
-    return FILES if rows else IMAGES if given else TEXTS
+    match info:
+        case {"spec": {"rows": True}}:
+            return FILES
+        case {"spec": {"given": True}}:
+            return IMAGES
+    return TEXTS
 
 
 def check_arrays(spec: EncoderSpec, arrays: Mapping[str, Floats]) -> None:
@@ -398,7 +358,8 @@ def check_arrays(spec: EncoderSpec, arrays: Mapping[str, Floats]) -> None:
         found = arrays[name].shape
         if len(found) != len(shape) or any(s not in (-1, f) for s, f in zip(shape, found)):
             wanted = " x ".join("any" if size < 0 else str(size) for size in shape)
-            raise CheckpointError(f"{name} has shape {_times(found)}: the config asks for {wanted}")
+            shape_there = " x ".join(map(str, found))
+            raise CheckpointError(f"{name} has shape {shape_there}: the config asks for {wanted}")
         if not np.isfinite(arrays[name]).all():
             raise CheckpointError(f"{name} holds a value that is not a finite number")
     if unknown := sorted(set(arrays) - set(shapes)):
@@ -409,18 +370,3 @@ def check_arrays(spec: EncoderSpec, arrays: Mapping[str, Floats]) -> None:
             raise CheckpointError(
                 f"head.{j}.weight has {outer.shape[1]} inputs: head.{j - 1} gives {inner.shape[0]}"
             )
-
-
-def _times(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape))
-
-
-def same_names(names: Sequence[str]) -> tuple[str, str] | None:
-    """Two of the names that are the same one but for surrounding space, if there are."""
-    seen: dict[str, str] = {}
-    for name in names:
-        key = name.strip()
-        if key in seen:
-            return seen[key], name
-        seen[key] = name
-    return None

@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from math import floor, log2, sqrt
 from typing import Any
 
-from cli.errors import UserError
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,9 +33,8 @@ from golden.model import (
 )
 from quant.model.position_bias import BIAS
 from quant.model.spec import MULTI_LABEL, REGRESSION, EncoderSpec, Floats
-from quant.quantize import quantizers, rounding
-from quant.quantize.description import Description
-from quant.quantize.observers import Observer, activation_clipping_point, clipping_point
+from quant.quantize import decode, quantizers, rounding
+from quant.quantize.observers import Observer, activation_clipping_point
 from quant.quantize.options import Options, idle
 from quant.quantize.quantizers import (
     SCORE_DEPTH,
@@ -102,8 +99,7 @@ def quantize(
     quantized = quantizer.quantized({})
     if "round" not in quantizer.remedies:
         return quantized
-    if watch is None:
-        raise UserError("the remedy round needs watch, the moments of the integer operands")
+    assert watch is not None
     moments = dict(watch(quantized.model))
     del quantized  # as much memory as its parameters
     return quantizer.quantized(moments)
@@ -130,6 +126,28 @@ def with_tokens(quantized: Quantized, table: Floats) -> Quantized:
     )
 
 
+def correct_logits(
+    quantized: Quantized, logits: NDArray[np.integer[Any]], exact: NDArray[np.floating[Any]]
+) -> Quantized:
+    """The same model without its mean logit error, which moves into the classifier's bias.
+
+    logits: its integer logits [n, C] on some texts; exact: the float model's on the same. Only the
+    whole integer model shows this error; other biases follow from the mean of what they read.
+    """
+    model, scale = quantized.model, decode.scale(quantized.info["tensors"]["logits"])
+    error = quantizers.rounded((logits - exact / scale).mean(axis=0)).astype(np.int32)
+    last = model.head[-1]
+    name = f"head.{len(model.head) - 1}"
+    corrected = named(name, Linear, weight=last.weight, bias=last.bias - error)
+    weight = np.abs(last.weight.astype(np.int64)).sum(axis=1)
+    bound = int((128 * weight + np.abs(corrected.bias)).max())
+    info = quantized.info | {
+        "proof": quantized.info["proof"] | {name: {"bound": bound, "limit": 2**31}},
+        "logit_correction": (-error).tolist(),
+    }
+    return Quantized(replace(model, head=(*model.head[:-1], corrected)), info)
+
+
 def shape_of(spec: EncoderSpec, ffn: int | None = None) -> Shape:
     """Golden's shape of an encoder whose feed-forward layers have this width."""
     names = ("layers", "hidden", "heads", "head_size", "vocabulary", "positions", "types")
@@ -147,6 +165,46 @@ def shape_of(spec: EncoderSpec, ffn: int | None = None) -> Shape:
     return shape
 
 
+class Description:
+    """The formats of the tensors and the proofs of the bounds, in the order of the computation."""
+
+    def __init__(self, rewritten: Rewritten, observers: Mapping[str, Observer]) -> None:
+        self.rewritten, self.observers = rewritten, observers
+        self.tensors: dict[str, dict[str, Any]] = {}
+        self.weights: dict[str, dict[str, Any]] = {}
+        self.proof: dict[str, dict[str, Any]] = {}
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return {"tensors": self.tensors, "weights": self.weights, "proof": self.proof}
+
+    def prove(self, name: str, bound: int, limit: int) -> None:
+        """Record a bound; CalibrationError unless it lies below the limit."""
+        if bound >= limit:
+            raise CalibrationError(f"{name} may reach {bound}: the contract allows below {limit}")
+        self.proof[name] = {"bound": bound, "limit": limit}
+
+    def tensor(self, name: str, scale: float, bits: int, **more: Any) -> None:
+        """The format of a tensor of the trace, which quant.quantize.decode reads."""
+        values: dict[str, Any] = {"scale": float(scale), "bits": bits}
+        row_constant = name in self.rewritten.row_constants
+        if name in self.observers and not row_constant:
+            observer = self.observers[name]
+            values |= {"minimum": observer.minimum, "maximum": observer.maximum}
+        if name in self.rewritten.frames:
+            frame = self.rewritten.frames[name]
+            values |= {"factors": frame.factors.tolist(), "centres": frame.centres.tolist()}
+        if row_constant:
+            values["row_constant"] = True
+        self.tensors[name] = values | more
+
+    def multiply(self, name: str, factors: Floats) -> None:
+        """Channel c of a tensor stands for factors[c] times what was said of it."""
+        values = self.tensors[name]
+        values["factors"] = (np.array(values.get("factors", 1.0)) * factors).tolist()
+        values.setdefault("centres", [0.0] * len(factors))
+
+
 class _Quantizer:
     """Walks the encoder in order, the scale of the running residual stream at hand."""
 
@@ -158,12 +216,8 @@ class _Quantizer:
         options: Options,
         splits: dict[str, Split],
     ) -> None:
-        self.spec, self.arrays, self.observers, self.options = (
-            spec,
-            rewritten.arrays,
-            observers,
-            options,
-        )
+        self.spec, self.options = spec, options
+        self.arrays, self.observers = rewritten.arrays, observers
         self.remedies = options.remedies or ()
         self.splits: dict[str, Split] = {}
         self.factors: dict[str, NDArray[np.floating[Any]]] = {}  # by the operand's norm
@@ -230,7 +284,7 @@ class _Quantizer:
         return self.observers[name]
 
     def _point(self, name: str) -> float:
-        return clipping_point(self._observer(name))
+        return self._observer(name).amplitude or 1.0
 
     def _split(self, known: dict[str, Split]) -> None:
         """The codes of every feed-forward network, and the width of the widest with its copies."""
@@ -281,15 +335,8 @@ class _Quantizer:
         self.description.prove("embedding.sum", 127 * (a_t + a_p + 2 * wide), 2**15)
         if spec.embedding_norm:
             norm, stream = self._norm("embedding", "embedding.norm", scale)
-        embedding = named(
-            "embedding",
-            Embedding,
-            **tables,
-            token_factor=a_t,
-            position_factor=a_p,
-            norm=norm,
-        )
-        return embedding, stream
+        factors_of = {"token_factor": a_t, "position_factor": a_p}
+        return named("embedding", Embedding, **tables, **factors_of, norm=norm), stream
 
     def _position_bias(self) -> NDArray[np.int16] | None:
         if not self.spec.position_bias:
@@ -298,19 +345,16 @@ class _Quantizer:
         return quantizers.position_bias(self.arrays[BIAS])
 
     def _rotary(self) -> tuple[Rotary, ...] | None:
-        codes = [
-            [
-                quantizers.rounded(self.arrays[f"rotary.{j}.{part}"] * ROTARY_ONE)
-                for part in ("cos", "sin")
-            ]
-            for j in range(self.spec.tables)
-        ]
-        for j, tables in enumerate(codes):
-            if (largest := np.abs(tables).max()) > ROTARY_ONE:
+        found = []
+        for j in range(self.spec.tables):
+            tables = [self.arrays[f"rotary.{j}.{part}"] * ROTARY_ONE for part in ("cos", "sin")]
+            codes = quantizers.rounded(tables)
+            if (largest := np.abs(codes).max()) > ROTARY_ONE:
                 raise CalibrationError(
                     f"rotary.{j} reaches {largest / ROTARY_ONE}: its numbers are at most 1"
                 )
-        return tuple(Rotary(*(x.astype(np.int16) for x in tables)) for tables in codes) or None
+            found.append(Rotary(*codes.astype(np.int16)))
+        return tuple(found) or None
 
     def _projection(self, operand_scale: float) -> tuple[Linear, float]:
         """The projection of a factorised embedding; its result begins the stream, of this scale."""
@@ -432,48 +476,18 @@ class _Quantizer:
     def _feed_forward(
         self, name: str, operand: Operand, stream: float
     ) -> tuple[FeedForward, float]:
+        gate, shift, changed = None, None, dict[str, Floats]()
         if self.spec.gated:
-            return self._gated_feed_forward(name, operand, stream)
-        if name in self.splits:
-            return self._split_feed_forward(name, operand, stream)
-        up, hidden = self._activated(
-            f"{name}.up",
-            f"{name}.up",
-            f"{name}.hidden",
-            operand,
-            self.spec.activation,
-            self.options.precise,
+            gate, shift, up, hidden = self._gated(name, operand)
+        elif name in self.splits:
+            up, hidden, changed = self._copied(name, operand)
+        else:
+            activation, wide = self.spec.activation, self.options.precise
+            names = (f"{name}.up", f"{name}.up", f"{name}.hidden")
+            up, hidden = self._activated(*names, operand, activation, wide)
+        down, moved, stream = self._residual(
+            f"{name}.down", hidden, f"{name}.sum", stream, **changed
         )
-        down, shift, stream = self._residual(f"{name}.down", hidden, f"{name}.sum", stream)
-        return named(name, FeedForward, up=up, down=down, residual_shift=shift), stream
-
-    def _gated_feed_forward(
-        self, name: str, operand: Operand, stream: float
-    ) -> tuple[FeedForward, float]:
-        """The shift and the scale of up with which neither up nor the product saturates.
-
-        The product has its own scale where shifts from 1 on allow it; where up is small wherever
-        the gate is large, the scale that shift 1 gives.
-        """
-        gate, activated = self._activated(
-            f"{name}.gate",
-            f"{name}.gate.linear",
-            f"{name}.gate",
-            operand,
-            self.spec.activation,
-            self.options.precise,
-        )
-        least = HEADROOM * (self._observer(f"{name}.up").amplitude or 1.0) / 32767
-        scale = self._point(f"{name}.hidden") / 127
-        shift = floor(log2(scale / (activated.scale * least)))
-        shift = max(1, min(shift, GATE_SHIFT_MAX))
-        up_scale = max(least, scale / (activated.scale * 2.0**shift))
-        scale = activated.scale * up_scale * 2.0**shift
-        up = self._linear(f"{name}.up", operand, up_scale)
-        self.description.tensor(f"{name}.up", up_scale, 16)
-        self._describe_operand(f"{name}.hidden", scale, self.options.precise)
-        hidden = self._operand(f"{name}.hidden", scale)
-        down, moved, stream = self._residual(f"{name}.down", hidden, f"{name}.sum", stream)
         ffn = named(
             name,
             FeedForward,
@@ -485,35 +499,45 @@ class _Quantizer:
         )
         return ffn, stream
 
-    def _split_feed_forward(
-        self, name: str, operand: Operand, stream: float
-    ) -> tuple[FeedForward, float]:
-        """With the codes of `splitting`: copies and padding are neurons as any other."""
-        codes, activation = self.splits[name], self.spec.activation
+    def _gated(self, name: str, operand: Operand) -> tuple[Linear, int, Linear, Operand]:
+        """The gate and its shift, and up with a scale with which neither it nor the product ends.
+
+        The product has its own scale where shifts from 1 on allow it; where up is small wherever
+        the gate is large, the scale that shift 1 gives.
+        """
+        names, wide = (f"{name}.gate", f"{name}.gate.linear", f"{name}.gate"), self.options.precise
+        gate, activated = self._activated(*names, operand, self.spec.activation, wide)
+        least = HEADROOM * (self._observer(f"{name}.up").amplitude or 1.0) / 32767
+        scale = self._point(f"{name}.hidden") / 127
+        shift = floor(log2(scale / (activated.scale * least)))
+        shift = max(1, min(shift, GATE_SHIFT_MAX))
+        up_scale = max(least, scale / (activated.scale * 2.0**shift))
+        scale = activated.scale * up_scale * 2.0**shift
+        up = self._linear(f"{name}.up", operand, up_scale)
+        self.description.tensor(f"{name}.up", up_scale, 16)
+        self._describe_operand(f"{name}.hidden", scale, wide)
+        return gate, shift, up, self._operand(f"{name}.hidden", scale)
+
+    def _copied(self, name: str, operand: Operand) -> tuple[Linear, Operand, dict[str, Floats]]:
+        """Up and its operand with the codes of `splitting`, and the weight and bias of down: copies
+        and padding are neurons as any other."""
+        codes, wide = self.splits[name], self.options.precise
         weight, bias = (self.arrays[f"{name}.up.{part}"] for part in ("weight", "bias"))
         weight, bias = codes.up(weight, bias, self.ffn)
         up = self._linear(
             f"{name}.up", operand, codes.input_scale, weight=weight, bias=bias, tables=codes.tables
         )
         self.description.tensor(f"{name}.up", codes.input_scale, 8, centre=codes.input_centre)
-        self._describe_operand(
-            f"{name}.hidden",
-            codes.output_scale,
-            self.options.precise,
-            activation=activation,
-            centre=codes.output_zero,
-            copies=codes.copies.tolist(),
-        )
+        more = {"centre": codes.output_zero, "copies": codes.copies.tolist()}
+        more = {"activation": self.spec.activation} | more
+        self._describe_operand(f"{name}.hidden", codes.output_scale, wide, **more)
         weight, bias = (self.arrays[f"{name}.down.{part}"] for part in ("weight", "bias"))
         if self.options.bias_correction:
             bias = bias + weight @ codes.errors
         weight, bias = codes.down(weight, bias, self.ffn)
         means = padded(codes.means, self.ffn)
         hidden = Operand(f"{name}.hidden", codes.output_scale, means)
-        down, shift, stream = self._residual(
-            f"{name}.down", hidden, f"{name}.sum", stream, weight=weight, bias=bias
-        )
-        return named(name, FeedForward, up=up, down=down, residual_shift=shift), stream
+        return up, hidden, {"weight": weight, "bias": bias}
 
     def _previous(self, layer: str) -> str:
         """The tensor that a post-norm layer reads: the output of the norm before it."""

@@ -7,14 +7,11 @@ its scale. It is the largest magnitude seen (min-max): no calibration text satur
 from copy import copy
 from typing import Any, TypeAlias
 
-from cli.errors import UserError
-
 import numpy as np
 from numpy.typing import NDArray
 
 from golden.window import in_window
 from quant.model.activation import ACTIVATIONS
-from quant.model.float_model import Trace
 from quant.model.spec import EncoderSpec, Floats
 from quant.quantize.quantizers import SCORE_LIMIT, SCORE_UNIT, softmax_change
 
@@ -31,17 +28,18 @@ class Observer:
     SAMPLE rows are exceeded, so what is kept depends on the order of the texts alone.
 
     Extremes are given rounded to float32, far above what float64 leaves uncertain, so that scales
-    made of them are the same on every machine.
+    made of them are the same on every machine. Nothing is changed in place: a copy goes on by
+    itself.
     """
 
     def __init__(self, sampled: bool = False) -> None:
         self._extremes = np.inf, -np.inf
-        self._channel_sums: NDArray[np.float64] | None = None
-        self._channel_extremes = np.zeros((2, 0))
+        self._channel_sums: Doubles = np.zeros(1)
+        self._channel_extremes: Doubles = np.array([[np.inf], [-np.inf]])
         self._rows = 0
         self._stride = 1 if sampled else 0
         self._kept: list[NDArray[np.float32]] = []
-        self._changes: NDArray[np.float64] = np.zeros(1)
+        self._changes: Doubles = np.zeros(1)
 
     def observe(self, x: Floats) -> None:
         """Add the values of ``x`` [..., channels]; the last axis of scores [h, L, L] is none."""
@@ -51,15 +49,11 @@ class Observer:
         else:
             lows, highs = rows.min(axis=0), rows.max(axis=0)
             low, high = lows.min(), highs.max()
-            if self._channel_sums is None:
-                self._channel_sums = np.zeros(rows.shape[1])
-                self._channel_extremes = np.array([[np.inf], [-np.inf]]) * np.ones(rows.shape[1])
             if self._stride:
                 self._keep(rows)
-            self._channel_sums += rows.sum(axis=0, dtype=np.float64)
+            self._channel_sums = self._channel_sums + rows.sum(axis=0, dtype=np.float64)
             least, most = self._channel_extremes
-            np.minimum(least, lows, out=least)
-            np.maximum(most, highs, out=most)
+            self._channel_extremes = np.array([np.minimum(least, lows), np.maximum(most, highs)])
             self._rows += rows.shape[0]
         self._extremes = min(self._extremes[0], float(low)), max(self._extremes[1], float(high))
 
@@ -76,20 +70,8 @@ class Observer:
         """Of scores: the mean total variation [heads] that their saturation causes."""
         return self._changes / max(self._rows, 1)
 
-    def __copy__(self) -> "Observer":
-        """What was observed so far, for another observer to go on from."""
-        result = Observer.__new__(Observer)
-        result.__dict__ |= self.__dict__
-        result._kept = self._kept.copy()
-        result._channel_extremes = self._channel_extremes.copy()
-        if self._channel_sums is not None:
-            result._channel_sums = self._channel_sums.copy()
-        return result
-
     def reframed(self, factors: Doubles, centres: Doubles) -> "Observer":
         """As of (x - centres) / factors, factors above 0, without rows."""
-        if self._channel_sums is None:
-            raise UserError("nothing was observed")
         result = copy(self)
         result._kept, result._stride = [], 0
         result._channel_sums = (self._channel_sums - self._rows * centres) / factors
@@ -99,7 +81,8 @@ class Observer:
 
     def _keep(self, rows: Floats) -> None:
         """Add the rows whose number is a multiple of the stride, before they are counted."""
-        self._kept.append(rows[-self._rows % self._stride :: self._stride].astype(np.float32))
+        kept = rows[-self._rows % self._stride :: self._stride].astype(np.float32)
+        self._kept = [*self._kept, kept]
         while sum(map(len, self._kept)) > SAMPLE:
             self._kept = [np.concatenate(self._kept)[::2].copy()]  # no view: the rest goes
             self._stride *= 2
@@ -119,8 +102,6 @@ class Observer:
 
     @property
     def channel_means(self) -> Doubles:
-        if self._channel_sums is None:
-            raise UserError("nothing was observed")
         return self._channel_sums / self._rows
 
     @property
@@ -132,8 +113,6 @@ class Observer:
     @property
     def rows(self) -> NDArray[np.float32]:
         """The rows kept, in the order in which they were observed [n, channels]."""
-        if not self._kept:
-            raise UserError("no rows were kept")
         self._kept = [np.concatenate(self._kept)]
         return self._kept[0]
 
@@ -142,35 +121,23 @@ class Observer:
         self._kept = []
 
 
-def observe(trace: Trace, observers: dict[str, Observer], spec: EncoderSpec | None = None) -> None:
-    """Add every tensor of a float trace to the observer of its name.
-
-    With the ``spec`` of the encoder also what saturation of the scores does to each softmax.
-    """
-    for name, x in trace.items():
-        if name not in observers:
-            observers[name] = Observer(name.endswith(SAMPLED))
-        for array in x if isinstance(x, list) else [x]:
-            observers[name].observe(array)
-            if spec and name.endswith(".scores"):
-                window = spec.window(int(name.split(".")[1]))
-                observers[name].saturate(array, in_window(window, array.shape[-1]))
-
-
 class Observing(dict[str, Any]):
-    """A trace whose tensors are observed as they come and not kept, but for the logits."""
+    """A trace whose tensors are observed as they come and not kept.
+
+    Of scores also what saturation does to each softmax.
+    """
 
     def __init__(self, observers: dict[str, Observer], spec: EncoderSpec) -> None:
         super().__init__()
         self._observers, self._spec = observers, spec
 
     def __setitem__(self, name: str, x: Any) -> None:
-        observe({name: x}, self._observers, self._spec)
-
-
-def clipping_point(observer: Observer) -> float:
-    """The largest magnitude that a code of this tensor represents; 1 if all values are zero."""
-    return observer.amplitude or 1.0
+        observer = self._observers.setdefault(name, Observer(name.endswith(SAMPLED)))
+        for array in x if isinstance(x, list) else [x]:
+            observer.observe(array)
+            if name.endswith(".scores"):
+                window = self._spec.window(int(name.split(".")[1]))
+                observer.saturate(array, in_window(window, array.shape[-1]))
 
 
 def activation_clipping_point(observer: Observer, activation: str) -> float:

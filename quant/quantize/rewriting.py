@@ -84,7 +84,7 @@ class Rewritten:
     row_constants: frozenset[str] = frozenset()
 
     def observers(self, observers: Mapping[str, Observer]) -> dict[str, Observer]:
-        """What `observers` saw of the original as it is of this encoder, without histograms.
+        """What `observers` saw of the original as it is of this encoder, without rows.
 
         Scores in ``row_constants`` are those of the original.
         """

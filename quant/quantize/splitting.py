@@ -143,42 +143,23 @@ def split(observer: Observer, weight: Floats, activation: str, precise: bool = F
 
 def _choices(observer: Observer, activation: str, precise: bool) -> Iterator[Split]:
     """The codes of every ``low`` and ``high`` that need few enough copies."""
+    f = ACTIVATIONS[activation].function
     highest = observer.channel_extremes[1] * MARGIN
     top = max(float(highest.max()), 0.5)
     least = min(1.0, top)
     for high in np.geomspace(least, top, 1 + ceil(log(top / least, STEP))):
         copies = np.maximum(np.ceil(highest / high) - 1, 0)  # beyond 64 bits for wild weights
-        if copies.sum() <= COPIES:  # the last high needs no copy
-            count = copies.astype(np.int64)
-            sources = np.repeat(np.arange(len(count)), count)
-            steps = np.concatenate([np.arange(1, n + 1) for n in count])
-            for low in LOWS:
-                yield _codes(activation, low, float(high), len(count), sources, steps, precise)
-
-
-def _codes(
-    activation: str,
-    low: float,
-    high: float,
-    neurons: int,
-    copies: NDArray[np.int64],
-    steps: NDArray[np.int64],
-    precise: bool,
-) -> Split:
-    f = ACTIVATIONS[activation].function
-    input_scale = (high - low) / 255
-    centre = low + 128 * input_scale
-    values = f(CODES * input_scale + centre)
-    output_scale = float(values.max() - values.min()) / 255
-    zero = float(values.min()) + 128 * output_scale
-    return Split(
-        low,
-        high,
-        input_scale,
-        centre,
-        output_scale,
-        zero,
-        tables_of((values - zero) / output_scale, precise),
-        np.concatenate([np.arange(neurons), copies]),
-        np.concatenate([np.zeros(neurons, np.int64), steps]),
-    )
+        if copies.sum() > COPIES:
+            continue
+        count = copies.astype(np.int64)  # the last high needs no copy
+        sources = np.concatenate([np.arange(len(count)), np.repeat(np.arange(len(count)), count)])
+        steps = np.concatenate([np.zeros_like(count), *(np.arange(1, n + 1) for n in count)])
+        for low in LOWS:
+            input_scale = (float(high) - low) / 255
+            centre = low + 128 * input_scale
+            values = f(CODES * input_scale + centre)
+            output_scale = float(values.max() - values.min()) / 255
+            zero = float(values.min()) + 128 * output_scale
+            tables = tables_of((values - zero) / output_scale, precise)
+            scales = (input_scale, centre, output_scale, zero)
+            yield Split(low, float(high), *scales, tables, sources, steps)

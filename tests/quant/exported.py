@@ -13,7 +13,6 @@ import numpy as np
 from golden import encoder
 from golden.model import Linear, Model, Shape
 from golden.random import random_model
-from quant.foreign.tokenizer import Tokens
 
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
 STRICT = ("-std=c99", *WARNINGS)
@@ -40,7 +39,7 @@ MECHANISMS = {
 SEEDS = sorted(range(24), key=lambda seed: seed not in (0, 19))
 """Of `random_structure`. The second has all mechanisms, wide operands and windows."""
 
-Text = tuple[Sequence[int], Sequence[int], Sequence[int]]  # ids, types, attend
+Text = tuple[Sequence[int], Sequence[int]]  # ids, types
 
 
 def build(sources: Mapping[str, str], directory: Path, *flags: str, compiler: str = "gcc") -> Path:
@@ -58,7 +57,7 @@ def build(sources: Mapping[str, str], directory: Path, *flags: str, compiler: st
 
 def answers(program: Path, texts: Iterable[Text]) -> list[list[int]]:
     """The logits that main.c prints."""
-    lines = (" ".join(f"{i}:{t}:{a}" for i, t, a in zip(*text)) for text in texts)
+    lines = (" ".join(f"{i}:{t}" for i, t in zip(*text)) for text in texts)
     done = subprocess.run([program], input="\n".join(lines), capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     return [list(map(int, line.split())) for line in done.stdout.splitlines()]
@@ -70,26 +69,12 @@ def expected(model: Model, texts: Iterable[Text]) -> list[list[int]]:
 
 
 def random_texts(shape: Shape, seed: int, count: int) -> Iterator[Text]:
-    """One token, all that there may be, then any number; masks with holes beside full ones."""
+    """One token, all that there may be, then any number."""
     rng = np.random.default_rng(seed)
     for i in range(count):
         length = [1, shape.tokens, int(rng.integers(1, shape.tokens + 1))][min(i, 2)]
-        attend = rng.random(length) < (1.0 if i % 3 == 1 else 0.6)
-        attend[rng.integers(length)] = True
         types = rng.integers(0, max(shape.types, 1), length)
-        ids = rng.integers(0, shape.vocabulary, length)
-        yield ids.tolist(), types.tolist(), attend.astype(int).tolist()
-
-
-def masked(tokens: Sequence[Tokens], seed: int) -> list[Text]:
-    """The tokens of real texts, every third with a mask that has holes."""
-    rng = np.random.default_rng(seed)
-    texts: list[Text] = []
-    for i, text in enumerate(tokens):
-        attend = rng.random(len(text.ids)) < (1.0 if i % 3 else 0.7)
-        attend[0] = True
-        texts.append((text.ids.tolist(), text.types.tolist(), attend.astype(int).tolist()))
-    return texts
+        yield rng.integers(0, shape.vocabulary, length).tolist(), types.tolist()
 
 
 def accumulators(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -20,9 +20,10 @@ from quant.foreign.checkpoint import Checkpoint
 from quant.foreign.tokenizer import TextTokenizer
 from quant.measure.compare import TensorError, compare
 from quant.model import float_model
-from quant.quantize import choose, rounding
+from quant.quantize import options as remedying
+from quant.quantize import rounding
 from quant.quantize.encoder import Quantized, quantize
-from quant.quantize.observers import Observer, observe
+from quant.quantize.observers import Observer, Observing
 from quant.quantize.options import REMEDIES, Options
 from quant.quantize.quantizers import CalibrationError
 from quant.quantize.rewriting import REWRITINGS, rewrite
@@ -147,7 +148,7 @@ def test_interruption_writes_nothing(
 def test_a_model_whose_scores_saturate_later_is_refused(shipped: Checkpoint, texts: list) -> None:
     """Calibrated on one text, checked on others that reach further."""
     observers, _ = calibrate.observe_all(shipped, texts[:1])
-    quantized = calibrate.quantize(shipped.spec, shipped.arrays, observers, Options())
+    quantized = quantize(shipped.spec, shipped.arrays, observers, Options())
     layers = quantized.model.layers
     object.__setattr__(layers[1].attention, "score_s", layers[1].attention.score_s - 8)
     with pytest.raises(CalibrationError, match=r"layer.1.scores: .* the softmax of head \d by"):
@@ -157,7 +158,7 @@ def test_a_model_whose_scores_saturate_later_is_refused(shipped: Checkpoint, tex
 def test_a_machine_where_the_fast_engine_is_not_golden_is_refused(
     shipped: Checkpoint, texts: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quantized = calibrate.Calibrator(shipped, texts[:3]).quantize(Options(remedies=()))
+    quantized = tiny.quantized(shipped, texts[:3], Options(remedies=()))
     whole = TracedEngine.trace_batch
 
     def wrong(*arguments: object) -> list[dict[str, np.ndarray]]:
@@ -178,7 +179,7 @@ def test_the_check_is_that_of_golden_a_text_at_a_time(pooling: str) -> None:
         task="token-classification" if pooling == "none" else "classification", pooling=pooling
     )
     texts = inputs(9, 1, source.spec)
-    quantized = calibrate.Calibrator(source, texts).quantize(Options(remedies=("split",)))
+    quantized = tiny.quantized(source, texts, Options(remedies=("split",)))
     expected: dict[str, TensorError] = {}
     for text in texts:
         floats: dict[str, Any] = {}
@@ -217,17 +218,16 @@ def test_what_calibration_saves_changes_no_integer(remedies: tuple[str, ...]) ->
     options = Options(remedies=remedies, bias_correction=False)
     observers: dict[str, Observer] = {}
     for text in texts:
-        trace: dict[str, Any] = {}
         doubles = {name: array.astype(np.float64) for name, array in source.arrays.items()}
+        trace = Observing(observers, source.spec)
         float_model.run(source.spec, doubles, text.ids, text.types, trace=trace)
-        observe(trace, observers)
     arrays: Any = source.arrays
     if names := frozenset(remedies) & REWRITINGS:
         arrays = rewrite(source.spec, source.arrays, observers, names)
         observers = calibrate.observe_all(replace(source, arrays=arrays.arrays), texts)[0]
     watch = partial(rounding.watch, texts=texts)
     expected = quantize(source.spec, arrays, observers, options, watch)
-    assert_same(calibrate.Calibrator(source, texts).quantize(options), expected)
+    assert_same(tiny.quantized(source, texts, options), expected)
 
 
 def test_remedies_are_chosen_on_the_first_tokens_as_if_there_were_no_others(
@@ -235,30 +235,28 @@ def test_remedies_are_chosen_on_the_first_tokens_as_if_there_were_no_others(
 ) -> None:
     source = checkpoint()
     texts = inputs(20, 1, source.spec)
-    monkeypatch.setattr(choose, "TOKENS", len(texts[0].ids) + len(texts[1].ids) + 1)
-    some, whole = (calibrate.Calibrator(source, x) for x in (texts[:3], texts))
-    assert whole.choose(Options())[1] == some.choose(Options())[1]
-    made = whole.quantize(Options(remedies=REMEDIES))
+    monkeypatch.setattr(remedying, "TOKENS", len(texts[0].ids) + len(texts[1].ids) + 1)
+    (some, _), (first, whole) = (calibrate.observe(source, x) for x in (texts[:3], texts))
+    assert calibrate.choose(first, Options())[1] == calibrate.choose(some, Options())[1]
+    made, _ = calibrate.quantize(whole, Options(remedies=REMEDIES))
     monkeypatch.undo()
-    assert_same(made, calibrate.Calibrator(source, texts).quantize(Options(remedies=REMEDIES)))
+    again, whole = calibrate.observe(source, texts)
+    assert again is whole
+    assert_same(made, calibrate.quantize(whole, Options(remedies=REMEDIES))[0])
 
 
 def test_the_model_that_was_chosen_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = checkpoint()
-    calibrator = calibrate.Calibrator(source, inputs(20, 1, source.spec))
-    options, _ = calibrator.choose(Options())
-    monkeypatch.setattr(calibrate, "quantize", None)
-    monkeypatch.setattr(calibrate, "golden_logits", None)
-    assert calibrator.likeness(calibrator.quantize(options)) > 0.5
+    source, whole, tried = checkpoint(), calibrate.quantize, []
+    monkeypatch.setattr(calibrate, "quantize", lambda *of: (tried.append(of), whole(*of))[1])
+    quantized, _ = calibrate.calibrate(source, inputs(20, 1, source.spec), Options(), {})
+    assert len(tried) == len(quantized.info["trials"])
 
 
 def test_golden_stays_close_on_texts_it_was_not_calibrated_on(
     classifier: object, texts: list
 ) -> None:
     checkpoint = classifier.require_checkpoint()
-    errors = calibrate.check(
-        checkpoint, calibrate.Quantized(classifier.model, classifier.info), texts[:4]
-    )
+    errors = calibrate.check(checkpoint, Quantized(classifier.model, classifier.info), texts[:4])
     assert errors["logits"].sqnr > 35
     for name, error in errors.items():
         assert error.sqnr > 22, name

@@ -2,7 +2,7 @@ from math import inf
 
 import pytest
 
-from quant.quantize.choose import choose
+from quant.quantize.options import choose
 
 NAMES = ("a", "b", "c")
 

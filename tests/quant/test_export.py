@@ -15,7 +15,10 @@ from tests.ending import exit_code
 def quantized(tmp_path: Path) -> Path:
     directory = tmp_path / "quantized"
     labels = ["*/ bad /*", "good \\", "ünd\n"]
-    info = {"spec": {"labels": labels}, "tensors": {"logits": {"scale": 0.25}}}
+    info = {
+        "spec": {"task": "classification", "labels": labels},
+        "tensors": {"logits": {"scale": 0.25}},
+    }
     store.save(zoo.model("no-pooler"), directory, info)
     return directory
 
@@ -40,11 +43,11 @@ def test_it_writes_the_same_again(quantized: Path, tmp_path: Path, capsys) -> No
 def test_labels_stay_in_their_comment(quantized: Path) -> None:
     shape = c.sources(*store.load(quantized))["bert_shape.h"]
     comment, _, rest = shape.partition("*/")
-    assert r'Labels: ["*\/ bad \/*", "good \\", "\u00fcnd\n"]' in comment
+    assert r'labels: ["*\/ bad \/*", "good \\", "\u00fcnd\n"]' in comment
     assert "0.25 times" in comment
     assert "bad" not in rest
     for info in ({}, {"spec": None, "tensors": []}, {"spec": {"labels": 3}, "tensors": {}}):
-        assert "Labels" not in c.sources(store.load(quantized)[0], info)["bert_shape.h"]
+        assert "labels:" not in c.sources(store.load(quantized)[0], info)["bert_shape.h"]
 
 
 def test_default_directory(quantized: Path, tmp_path: Path, monkeypatch, capsys) -> None:

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from golden import encoder, fast
-from quant.calibrate import Calibrator, check
+from quant.calibrate import check
 from quant.foreign import layouts, proof
 from quant.foreign.checkpoint import Checkpoint, load
 from quant.foreign.proof import TOLERANCE, proved
@@ -65,10 +65,12 @@ def test_golden_follows_a_checkpoint(case: str, tmp_path: Path) -> None:
     zoo.saved(tmp_path, case, std=0.2)
     checkpoint = load(tmp_path, task_of(case))
     texts, others = (zoo.texts_of(checkpoint.spec, count, count) for count in (30, 12))
-    for options in (Options(remedies=REMEDIES), Options(remedies=()),
-                    Options(remedies=(), precise=True)):  # fmt: skip
-        calibrator = Calibrator(checkpoint, texts, precise=options.precise)
-        quantized = calibrator.quantize(options)
+    for options in (
+        Options(remedies=REMEDIES),
+        Options(remedies=()),
+        Options(remedies=(), precise=True),
+    ):
+        quantized = tiny.quantized(checkpoint, texts, options)
         assert check(checkpoint, quantized, others)["logits"].sqnr > 10
         for text in others[:3]:
             golden = encoder.run(quantized.model, text.ids, text.types)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,14 @@ import pytest
 
 from golden import encoder, store
 from quant import calibrate, classify, evaluate
-from quant.calibrate import Calibrator
+from quant.calibrate import Made, Observed, distance, observe, quantize
 from quant.foreign.checkpoint import load
 from quant.foreign.tokenizer import TextTokenizer, Tokens
-from quant.measure.tasks import answer, sigmoid
+from quant.measure.tasks import answer, likeness, sigmoid
 from quant.measure.verdict import judge
 from quant.model import float_model
 from quant.model.spec import MULTI_LABEL, REGRESSION, CheckpointError
-from quant.quantize.encoder import Quantized
+from quant.quantize import decode
 from quant.quantize.options import Options
 from tests.quant import tiny
 
@@ -157,37 +158,41 @@ def test_a_probability_of_one_half_does_not_hold(tmp_path: Path) -> None:
     assert sigmoid(np.array([800.0])).tolist() == [1]
 
 
-def calibrator(folder: Path, config: dict[str, Any]) -> tuple[Calibrator, Quantized, np.ndarray]:
+def calibrated(folder: Path, config: dict[str, Any]) -> tuple[Observed, Made, np.ndarray]:
     """On the texts of ROWS, with its integer model and the numbers that this gives."""
     arrays = tiny.tensors()
     arrays["classifier.weight"] *= np.array([[1], [100], [0]], np.float32)
     checkpoint = load(tiny.write(folder, config, arrays))
     tokenizer = TextTokenizer(folder)
     texts = [tokenizer.encode(text, limit=16) for text, _ in ROWS]
-    found = Calibrator(checkpoint, texts)
-    quantized = found.quantize(Options(remedies=()))
-    integers = np.stack([encoder.run(quantized.model, t.ids, t.types) for t in texts])
-    format = quantized.info["tensors"]["logits"]
-    return found, quantized, integers * format["scale"] * np.array(format["factors"])
+    found, _ = observe(checkpoint, texts)
+    made = quantize(found, Options(remedies=()))
+    integers = np.stack([encoder.run(made[0].model, t.ids, t.types) for t in found.texts])
+    return found, made, integers * decode.scale(made[0].info["tensors"]["logits"])
+
+
+def likeness_of(found: Observed, made: Made) -> float:
+    scale = decode.scale(made[0].info["tensors"]["logits"])
+    return likeness(found.checkpoint.spec, found.texts, made[1], scale, found.exact)
 
 
 def test_calibration_measures_numbers_in_their_deviations(tmp_path: Path) -> None:
     """One number is a hundred times another, the third does not vary."""
-    found, quantized, numbers = calibrator(tmp_path, SEVERAL)
+    found, made, numbers = calibrated(tmp_path, SEVERAL)
     deviation = found.exact.std(axis=0)
     assert deviation[1] > 10 * deviation[0] > 0 == deviation[2]
     error = np.abs(numbers - found.exact) / [deviation[0], deviation[1], 1]
-    assert found.error(quantized) == pytest.approx(error.mean())
+    assert distance(found, made) == pytest.approx(error.mean())
     square = np.square(numbers - found.exact).mean(axis=0)[:2] / deviation[:2] ** 2
-    assert found.likeness(quantized) == pytest.approx(1 - square.max())
+    assert likeness_of(found, made) == pytest.approx(1 - square.max())
 
 
 def test_calibration_counts_labels_that_are_the_same(tmp_path: Path) -> None:
-    found, quantized, numbers = calibrator(tmp_path, MULTI)
-    assert found.error(quantized) == pytest.approx(np.abs(numbers - found.exact).mean())
-    assert found.likeness(quantized) == 1
-    found.exact = np.where(np.eye(4, 3, dtype=bool), -found.exact, found.exact)
-    assert found.likeness(quantized) == 9 / 12
+    found, made, numbers = calibrated(tmp_path, MULTI)
+    assert distance(found, made) == pytest.approx(np.abs(numbers - found.exact).mean())
+    assert likeness_of(found, made) == 1
+    found = replace(found, exact=np.where(np.eye(4, 3, dtype=bool), -found.exact, found.exact))
+    assert likeness_of(found, made) == 9 / 12
 
 
 def test_the_verdict_knows_what_the_outputs_are() -> None:

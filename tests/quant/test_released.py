@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from golden import encoder, fast
-from quant.calibrate import Calibrator, check
+from quant.calibrate import check
 from quant.foreign.checkpoint import load
 from quant.quantize.options import REMEDIES, Options
-from tests.quant import zoo
+from tests.quant import tiny, zoo
 
 BASE = {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
 T5 = {"d_model": 512, "d_kv": 64, "num_layers": 2}
@@ -79,8 +79,7 @@ def test_integers_follow_float(name: str, tmp_path: Path) -> None:
     kept = []
     for remedies, precise in (((), False), (REMEDIES, False), (REMEDIES, True)):
         options = Options(remedies=remedies, precise=precise)
-        calibrator = Calibrator(checkpoint, texts, precise=options.precise)
-        quantized = calibrator.quantize(options)
+        quantized = tiny.quantized(checkpoint, texts, options)
         kept.append(check(checkpoint, quantized, others)["logits"].sqnr)
     print(f"{name}: {', '.join(f'{one:.1f} dB' for one in kept)}")
     assert kept == sorted(kept)

@@ -6,12 +6,13 @@ import pytest
 
 from golden import encoder
 from golden.model import Linear
-from quant.calibrate import Calibrator, observe_all
+from quant.calibrate import observe_all
 from quant.quantize import rounding
 from quant.quantize.encoder import quantize, quantizers
 from quant.quantize.options import Options
 from quant.quantize.quantizers import nearest_codes
 from quant.quantize.rounding import BLOCK, DAMPING, Moments, joint_codes, to_codes, watch
+from tests.quant import tiny
 from tests.quant.test_quantize import VARIED, checkpoint, inputs
 
 
@@ -217,9 +218,8 @@ def test_every_layer_of_an_encoder_is_rounded_anew(choices: dict, others: tuple)
     """Its codes change and no scale does; the bounds are those of the new codes."""
     source = checkpoint(**choices)
     texts = inputs(40, 1, source.spec)
-    calibrator = Calibrator(source, texts)
-    plain = calibrator.quantize(Options(remedies=others))
-    joint = calibrator.quantize(Options(remedies=(*others, "round")))
+    plain = tiny.quantized(source, texts, Options(remedies=others))
+    joint = tiny.quantized(source, texts, Options(remedies=(*others, "round")))
     assert joint.info["weights"] == plain.info["weights"]
     assert joint.info["tensors"] == plain.info["tensors"]
     for proof in joint.info["proof"].values():
@@ -273,10 +273,3 @@ def test_what_golden_reads_is_what_counts() -> None:
             h = moments[operand].matrix(centred=True)
             errors.append(output_errors(weight / scales[:, None], codes, h).sum())
         assert errors[1] < 0.8 * errors[0], name
-
-
-def test_without_the_operands_it_is_refused() -> None:
-    source = checkpoint()
-    observers = observe_all(source, inputs(3, 1, source.spec))[0]
-    with pytest.raises(ValueError, match="remedy round needs watch, the moments of the integer op"):
-        quantize(source.spec, source.arrays, observers, Options(remedies=("round",)))

@@ -15,13 +15,13 @@ from golden import encoder, fast, store
 from golden.identity import identity_of
 from golden.model import Model, Window
 from golden.window import in_window
-from quant.calibrate import Calibrator, check
+from quant.calibrate import check
 from quant.foreign.checkpoint import load
 from quant.foreign.transformer import sinusoids
 from quant.model import float_model, position_bias
 from quant.model.spec import CheckpointError, EncoderSpec
 from quant.model.window import within
-from quant.quantize.observers import Observer, observe
+from quant.quantize.observers import Observer, Observing
 from quant.quantize.options import REMEDIES, Options, applicable, idle
 from quant.quantize.stand_in import stand_in
 from tests.quant import tiny, zoo
@@ -157,7 +157,7 @@ def test_golden_follows_an_encoder_of_ones_own(case: str, tmp_path: Path) -> Non
     checkpoint = load(zoo.own(tmp_path, case))
     texts, others = (zoo.texts_of(checkpoint.spec, count, count) for count in (60, 40))
     for options in (Options(remedies=REMEDIES), Options(remedies=())):
-        quantized = Calibrator(checkpoint, texts).quantize(options)
+        quantized = tiny.quantized(checkpoint, texts, options)
         assert check(checkpoint, quantized, others)["logits"].sqnr > 20
     assert tuple(layer.window for layer in quantized.model.layers) == (
         checkpoint.spec.windows or (None, None)
@@ -181,12 +181,12 @@ def parts_of(model: Model) -> set[str]:
 def test_no_remedy_is_skipped_in_silence(case: str, tmp_path: Path) -> None:
     """Each alone changes the integers, but for those that the report names."""
     checkpoint = load(zoo.own(tmp_path, case))
-    calibrator = Calibrator(checkpoint, zoo.texts_of(checkpoint.spec, 20, 1))
-    plain = identity_of(calibrator.quantize(Options(remedies=())).model)
+    texts = zoo.texts_of(checkpoint.spec, 20, 1)
+    plain = identity_of(tiny.quantized(checkpoint, texts, Options(remedies=())).model)
     same = {
         name
         for name in REMEDIES
-        if identity_of(calibrator.quantize(Options(remedies=(name,))).model) == plain
+        if identity_of(tiny.quantized(checkpoint, texts, Options(remedies=(name,))).model) == plain
     }
     gated = {"split"} if zoo.OWN[case].get("gated") else set()
     assert same == set(idle(checkpoint.spec)) == gated
@@ -228,7 +228,9 @@ def test_scores_that_a_window_hides_do_not_count(tmp_path: Path) -> None:
     trace: dict[str, Any] = {}
     ids = np.arange(2, 12, dtype=np.int32)
     float_model.run(checkpoint.spec, checkpoint.arrays, ids, trace=trace)
-    observe(trace, observers)
+    watched = Observing(observers, checkpoint.spec)
+    for name, x in trace.items():
+        watched[name] = x
     q, k = (trace[f"layer.1.{name}"].reshape(10, 3, 4) for name in "qk")
     exact = np.einsum("qhd,khd->hqk", q, k) / 2
     shown, found = in_window(window, 10), observers["layer.1.scores"]

@@ -9,9 +9,10 @@ import pytest
 
 from golden import encoder, store
 from quant import calibrate, classify, evaluate, report
-from quant.calibrate import Calibrator
+from quant.calibrate import observe, quantize
 from quant.foreign.checkpoint import DEFAULT_MODEL, load
 from quant.foreign.tokenizer import TextTokenizer
+from quant.measure.tasks import likeness
 from quant.measure.verdict import judge
 from quant.model import float_model
 from quant.quantize.options import Options
@@ -162,12 +163,12 @@ def test_what_other_commands_refuse(model: Path, quantized: Path, data: Path, ca
 def test_the_verdict_counts_tokens(model: Path) -> None:
     source, tokenizer = load(model), TextTokenizer(model)
     texts = [tokenizer.encode(words, limit=16, words=True) for words, _ in ROWS]
-    calibrator = Calibrator(source, texts)
-    quantized = calibrator.quantize(Options(remedies=()))
-    integers = [encoder.run(quantized.model, t.ids, t.types).argmax(1) for t in texts]
+    found, _ = observe(source, texts)
+    quantized, logits = quantize(found, Options(remedies=()))
+    integers = [encoder.run(quantized.model, t.ids, t.types).argmax(1) for t in found.texts]
     floats = [float_model.run(source.spec, source.arrays, t.ids, t.types).argmax(1) for t in texts]
     agree = np.concatenate(integers) == np.concatenate(floats)
-    assert calibrator.likeness(quantized) == agree.mean()
+    assert likeness(source.spec, found.texts, logits, 1.0, found.exact) == agree.mean()
     (finding,) = judge({}, 0.9, 4, "token-classification").findings
     assert finding == "golden and float agree on 90.00% of 4 texts' tokens: below 97%"
 

@@ -11,9 +11,14 @@ from safetensors.numpy import save_file
 from tokenizers import BertWordPieceTokenizer
 
 from golden.model import Shape
+from quant.calibrate import observe, quantize
+from quant.foreign.checkpoint import Checkpoint
 from quant.foreign.resolve import Resolved
-from quant.foreign.tokenizer import PIPELINE
+from quant.foreign.tokenizer import PIPELINE, Tokens
 from quant.model.spec import EncoderSpec
+from quant.quantize.encoder import Quantized, with_tokens
+from quant.quantize.given import TABLE
+from quant.quantize.options import Options
 
 RESOLVED = Resolved(pipeline="", tokens=None, side="right", segments=True, special={})
 """Of a checkpoint that reads no text."""
@@ -36,6 +41,11 @@ CONFIG: dict[str, Any] = {
     "layer_norm_eps": 1e-12,
     "id2label": {"0": "bad", "1": "good", "2": "mixed"},
 }
+
+
+def quantized(source: Checkpoint, texts: Sequence[Tokens], options: Options) -> Quantized:
+    """The integer model by all of these texts."""
+    return with_tokens(quantize(observe(source, texts)[1], options)[0], source.arrays[TABLE])
 
 
 def tensors(seed: int = 1, labels: int = 3) -> dict[str, np.ndarray]:

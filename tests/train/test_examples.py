@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from train.examples import Texts, Windows, figures, padded, window
+from train.examples import NbSvm, Texts, Windows, figures, padded, window
 from train.families import load_tokenizer
-from train.pretraining import blocks
-from train.teacher import NbSvm
+from train.training import blocks
 
 
 def test_windows_are_pieces_of_the_text_and_prefer_its_ends():

@@ -1,4 +1,4 @@
-"""The work of `train.finetune`: examples, a model, a run of the Trainer, and its figures."""
+"""The work of `train.finetune` and `train.pretrain`."""
 
 import argparse
 import math
@@ -10,26 +10,36 @@ from cli.errors import UserError
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn import functional
-from transformers import ViTImageProcessorPil, set_seed
+from transformers import DataCollatorForLanguageModeling, ViTImageProcessorPil, set_seed
 
 from quant.model.spec import CLASSIFICATION, REGRESSION
+from quant.texts.corpora import load_texts
 from train.command import check_place
 from train.data import IMAGES, Data, read
-from train.examples import Texts, Windows, padded
-from train.families import load_model, load_tokenizer, new_model, new_tokenizer, positions_of
+from train.encoders import only_masked
+from train.examples import NbSvm, Texts, Windows, padded
+from train.families import (
+    MASKED,
+    attend_to_neighbours,
+    load_model,
+    load_tokenizer,
+    new_model,
+    new_tokenizer,
+    pca_embeddings,
+    positions_of,
+)
 from train.finetune import DEFAULTS
-from train.initialise import pca_embeddings
 from train.running import train, write
-from train.teacher import NbSvm
 
 _STEPS = 500  # of a new model at least, where --epochs is not given
 _TURN, _SLANT, _GROW, _SHIFT = 0.2, 0.2, 0.15, 1.0
 """Most that a training image is turned (radians), slanted, stretched and shifted (pixels)."""
 
 
-def run(options: argparse.Namespace) -> None:
-    """Train as the options say, and write checkpoint and figures."""
+def finetune(options: argparse.Namespace) -> None:
+    """The work of `train.finetune`: examples, a model, a run of the Trainer, and its figures."""
     if options.model is None and options.freeze:
         raise UserError("--freeze without --model would train a classifier on random features")
     if options.model is not None and not options.model.is_dir():
@@ -88,7 +98,6 @@ def _texts(options: argparse.Namespace, data: Data) -> None:
         data.task,
         partial(padded, padding=tokenizer.pad_token_id or 0),
         lengths=[min(len(ids), max(lengths)) for ids in texts.ids],
-        teacher_weight=options.teacher_weight,
     )
     if data.task == REGRESSION:
         for found in splits.values():
@@ -144,3 +153,38 @@ def moved(images: torch.Tensor) -> torch.Tensor:
     second = torch.stack([high * sine, high * (slant * sine + cosine), down], 1)
     grid = functional.affine_grid(torch.stack([first, second], 1), list(images.shape), False)
     return functional.grid_sample(images + 1, grid, align_corners=False) - 1
+
+
+def pretrain(options: argparse.Namespace) -> None:
+    """The work of `train.pretrain`: blocks of tokens, of which some are masked, and a run."""
+    if options.length > options.positions:
+        raise UserError(
+            f"--length {options.length}: the model has {options.positions} positions at most"
+        )
+    check_place(options, options.family)
+    texts = [x.text for source in options.data for x in load_texts(source, "train", names=())]
+    tokenizer = new_tokenizer(options, texts)
+    tokenizer.model_max_length = options.positions
+    encoded = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+    ends = tokenizer.cls_token_id, tokenizer.sep_token_id
+    ids = np.array([i for text in encoded for i in (*text, ends[1])])
+    rows = [{"input_ids": row} for row in blocks(ids, options.length, ends)]
+    held_out, others = rows[: options.held_out], rows[options.held_out :]
+    if not others:
+        raise UserError(
+            f"the texts give {len(rows)} blocks of {options.length} tokens: too few for training "
+            f"beside --held-out {options.held_out}"
+        )
+    set_seed(options.seed)
+    model = new_model(options, MASKED, (), len(tokenizer))
+    attend_to_neighbours(model)
+    only_masked(model)
+    collate = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
+    trainer = train(options, model, others, held_out, collate=collate)
+    write(options, trainer, {}, tokenizer)
+
+
+def blocks(ids: NDArray[np.int64], length: int, ends: tuple[int, int]) -> NDArray[np.int64]:
+    """The ids of all texts in rows of [CLS], ``length`` - 2 of them, [SEP]."""
+    rows = ids[: len(ids) // (length - 2) * (length - 2)].reshape(-1, length - 2)
+    return np.pad(rows, ((0, 0), (1, 1)), constant_values=((0, 0), ends))
