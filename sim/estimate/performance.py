@@ -132,7 +132,7 @@ def plain_model(shape: Shape, *, biased: bool = False) -> Model:
     embedding = replace(
         made.embedding, norm=plain(made.embedding.norm), token_low=None, position_low=None
     )
-    kept = tuple(
+    layers = tuple(
         replace(x, norm1=x.norm1 and plain(x.norm1), norm2=plain(x.norm2)) for x in made.layers
     )
-    return replace(made, embedding=embedding, layers=kept)
+    return replace(made, embedding=embedding, layers=layers)
