@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import cycle
 
 import numpy as np
 
-from golden.model import ROTARY_ONE, Layer, Model, Norm, Rotary, Shape
+from golden.model import ROTARY_ONE, Layer, Model, Norm, Rotary, Shape, Window
 from golden.random import random_model
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.command import GATE_SHIFT_MAX
@@ -102,19 +103,30 @@ def example(config: Config, layers: int) -> Model:
     return plain_model(shape, biased=shape.heads <= config.bias_heads)
 
 
-def gated(layer: Layer) -> Layer:
-    """The layer with a gate as large as its feed-forward network's first half."""
-    ffn = layer.ffn
-    up = replace(ffn.up, table=None)
-    return replace(layer, ffn=replace(ffn, gate=ffn.up, up=up, gate_shift=GATE_SHIFT_MAX))
+def gated(model: Model) -> Model:
+    """The model with gates as large as its feed-forward networks, as ModernBERT's."""
+
+    def layer(plain: Layer) -> Layer:
+        ffn = plain.ffn
+        up = replace(ffn.up, table=None)
+        return replace(plain, ffn=replace(ffn, gate=ffn.up, up=up, gate_shift=GATE_SHIFT_MAX))
+
+    return replace(model, layers=tuple(map(layer, model.layers)))
 
 
-def turned(model: Model) -> Model:
+def rotary(model: Model) -> Model:
     """The model with a table of rotary positions for all layers, whose angles are 0."""
     size = model.shape.tokens, model.shape.head_size // 2
     table = Rotary(np.full(size, ROTARY_ONE, np.int16), np.zeros(size, np.int16))
     layers = tuple(replace(layer, rotary=0) for layer in model.layers)
     return replace(model, rotary=(table,), layers=layers)
+
+
+def local(model: Model) -> Model:
+    """The model with windows of 64 keys to both sides, but for every third layer, as ModernBERT."""
+    windows = cycle((None, Window(64, 64), Window(64, 64)))
+    layers = tuple(replace(x, window=window) for x, window in zip(model.layers, windows))
+    return replace(model, layers=layers)
 
 
 def plain_model(shape: Shape, *, biased: bool = False) -> Model:
