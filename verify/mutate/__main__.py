@@ -6,20 +6,11 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from cli.command import Exit, run_command
 from cli.errors import UserError
 from cli.files import write_json
-from cli.options import (
-    Parser,
-    add_columns,
-    add_jobs,
-    add_json,
-    add_lanes,
-    add_seed,
-    whole,
-)
+from cli.options import Parser, add_columns, add_jobs, add_json, add_lanes, add_seed, whole
 
 from rtl.interface.config import LANES
 from rtl.interface.options import MECHANISMS, add_config_options, mechanisms_of
@@ -42,16 +33,8 @@ examples:
   python -m verify.mutate accelerator --columns 16 --count 60
   python -m verify.mutate accelerator --gated --rotary-pairs 8
 """
-UNITS = (
-    "requantize",
-    "activation",
-    "reciprocal",
-    "rsqrt",
-    "softmax",
-    "position_bias",
-    "layernorm",
-    "matmul",
-)
+UNITS = ("requantize", "activation", "reciprocal", "rsqrt",
+         "softmax", "position_bias", "layernorm", "matmul")  # fmt: skip
 ALL = (*UNITS, ACCELERATOR)
 COUNT, DEFAULT_LANES = 200, 4
 
@@ -76,26 +59,20 @@ def _parser() -> Parser:
     return parser
 
 
-def _played(unit: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The figures of a unit, printed as they come."""
-    began = time.perf_counter()
-    config = configuration(unit, options.lanes, options.columns, **mechanisms_of(options))
-    found = score(unit, config, options.count, options.seed, options.jobs)
-    seconds = time.perf_counter() - began
-    for mutant in found.survivors:
-        print(f"survived: {mutant}")
-    print(f"{found.line()} in {seconds:.1f} s")
-    sys.stdout.flush()
-    return found.as_dict()
-
-
 def _run(options: argparse.Namespace) -> int:
     for unit in options.units:
         if unit not in ALL:
             raise UserError(f"no bench of {unit!r} can be played: choose of {', '.join(ALL)}")
-    found = [_played(unit, options) for unit in options.units or UNITS]
+    found = []
+    for unit in options.units or UNITS:
+        began = time.perf_counter()
+        config = configuration(unit, options.lanes, options.columns, **mechanisms_of(options))
+        found.append(score(unit, config, options.count, options.seed, options.jobs))
+        for mutant in found[-1].survivors:
+            print(f"survived: {mutant}")
+        print(f"{found[-1].line()} in {time.perf_counter() - began:.1f} s", flush=True)
     if options.json is not None:
-        write_json(options.json, found)
+        write_json(options.json, [each.as_dict() for each in found])
     return Exit.OK
 
 

@@ -125,9 +125,13 @@ def _varied(model: Model, rng: np.random.Generator) -> Model:
     return replace(model, layers=tuple(layers))
 
 
+Work = tuple[Program, volume.Job, dict[str, np.ndarray]]
+"""A program, an inference of it, and golden's trace."""
+
+
 @functools.cache
-def _work(limits: Config) -> list[tuple[Program, volume.Job, dict[str, np.ndarray]]]:
-    """Inferences of every model, one token to as many as fit, and golden's trace of each."""
+def _work(limits: Config) -> list[Work]:
+    """Inferences of every model, one token to as many as fit, then of wild, large and deep ones."""
     found, lanes = [], limits.lanes
     for subject in subjects(limits):
         rng = np.random.default_rng(subject.index)
@@ -137,13 +141,25 @@ def _work(limits: Config) -> list[tuple[Program, volume.Job, dict[str, np.ndarra
         program = _turned(program, subject.index % BANKS)
         for tokens in (program.tokens, lanes + 1 + subject.index % lanes, 1):
             one = subject.sequence(min(tokens, program.tokens), rng)
-            trace: dict[str, np.ndarray] = {}
-            golden(model, one.ids, one.types, one.attend, trace)
-            job = volume.Job(program, subject.table, one.ids, one.types, one.attend)
-            found.append((program, job, trace))
+            found.append(_traced_by_golden(model, program, one.ids, one.types, one.attend))
     wild = [_wild(subject.model, subject.index) for subject in subjects(limits)[::2]]
-    models = [random_model(shape, shape.vocabulary) for shape in (*LARGE, DEEP)]
-    return found + [_one(model, limits) for model in (*wild, *models)]
+    for model in (*wild, *(random_model(shape, shape.vocabulary) for shape in (*LARGE, DEEP))):
+        program = compile_model(model, limits, whole_last_layer=True)
+        rng = np.random.default_rng(model.shape.vocabulary)
+        rows = (model.shape.vocabulary, max(model.shape.types, 1))
+        ids, types = (rng.integers(0, n, program.tokens) for n in rows)
+        attend = np.ones(program.tokens, np.int64)
+        found.append(_traced_by_golden(model, program, ids, types, attend))
+    return found
+
+
+def _traced_by_golden(
+    model: Model, program: Program, ids: np.ndarray, types: np.ndarray, attend: np.ndarray
+) -> Work:
+    trace: dict[str, np.ndarray] = {}
+    golden(model, ids, types, attend, trace)
+    table = embedding_table(model, program.config.lanes)
+    return program, volume.Job(program, table, ids, types, attend), trace
 
 
 def _wild(model: Model, seed: int) -> Model:
@@ -203,20 +219,6 @@ def _turned(program: Program, banks: int) -> Program:
         }
         steps.append(replace(step, values=step.values | moved))
     return replace(program, steps=tuple(steps))
-
-
-def _one(model: Model, limits: Config) -> tuple[Program, volume.Job, dict[str, np.ndarray]]:
-    """One inference of any tokens, as many as fit."""
-    shape = model.shape
-    program = compile_model(model, limits, whole_last_layer=True)
-    rng = np.random.default_rng(shape.vocabulary)
-    rows = (shape.vocabulary, max(shape.types, 1))
-    ids, types = (rng.integers(0, n, program.tokens) for n in rows)
-    attend = np.ones(program.tokens, np.int64)
-    trace: dict[str, np.ndarray] = {}
-    golden(model, ids, types, attend, trace)
-    table = embedding_table(model, limits.lanes)
-    return program, volume.Job(program, table, ids, types, attend), trace
 
 
 def _traced(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cli.progress import progress, stage
@@ -11,7 +11,7 @@ from cli.progress import progress, stage
 from rtl.interface.config import Config, array
 from rtl.interface.options import mechanisms_of
 from verify.mutate import bench
-from verify.mutate.netlist import Mutant, drawn, sourced
+from verify.mutate.netlist import drawn, sourced
 
 
 @dataclass
@@ -32,8 +32,8 @@ class Score:
     config: Config
     seed: int
     kills: Counter[str] = field(default_factory=Counter)
-    survivors: list[Mutant] = field(default_factory=list)
-    silent: list[Mutant] = field(default_factory=list)
+    survivors: list[str] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
 
     @property
     def killed(self) -> int:
@@ -60,19 +60,8 @@ class Score:
 
     def as_dict(self) -> dict[str, Any]:
         """For a report."""
-        return {
-            "unit": self.unit,
-            "lanes": self.config.lanes,
-            "columns": self.config.tile_columns,
-            **mechanisms_of(self.config),
-            "seed": self.seed,
-            "sampled": self.sampled,
-            "killed": self.killed,
-            "kills": dict(self.kills.most_common()),
-            "survivors": [str(mutant) for mutant in self.survivors],
-            "silent": [str(mutant) for mutant in self.silent],
-            "percent": round(self.percent, 2),
-        }
+        figures = {name: getattr(self, name) for name in ("sampled", "killed", "percent")}
+        return asdict(self) | figures
 
 
 def score(unit: str, config: Config, count: int, seed: int, jobs: int = 1) -> Score:
@@ -80,8 +69,6 @@ def score(unit: str, config: Config, count: int, seed: int, jobs: int = 1) -> Sc
 
     Raises
     ------
-    ValueError
-        No unit is called so.
     Different
         The bench fails without a mutant.
     ToolError
@@ -92,13 +79,12 @@ def score(unit: str, config: Config, count: int, seed: int, jobs: int = 1) -> Sc
     whole, mutants = drawn(sourced(unit, config), unit, count, seed)
     job = bench.prepared(unit, config, whole, mutants)
     outcomes = bench.play(job, len(mutants), jobs)
-    for mutant, outcome in zip(
-        progress(mutants, f"playing the bench of {unit}", "mutants"), outcomes, strict=True
-    ):
+    for mutant in progress(mutants, f"playing the bench of {unit}", "mutants"):
+        outcome = next(outcomes)
         if outcome == bench.SURVIVED:
-            found.survivors.append(mutant)
+            found.survivors.append(str(mutant))
         elif outcome == bench.SILENT:
-            found.silent.append(mutant)
+            found.silent.append(str(mutant))
         else:
             found.kills[outcome] += 1
     return found
