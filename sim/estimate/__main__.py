@@ -18,7 +18,7 @@ from rtl.compile.options import add_fit, fit
 from rtl.interface.config import Config
 from rtl.interface.options import add_config_options, config_of, given
 from sim.estimate.area import estimate, extrapolated, largest_errors
-from sim.estimate.fits import PARTS, UNITS, Part, shares, verdict
+from sim.estimate.fits import PARTS, Part, shares, verdict
 from sim.estimate.memories import memories
 from sim.estimate.performance import Performance, example, performance
 from sim.options import add_memory_options, add_model_options, clock, shape_of
@@ -36,12 +36,10 @@ the limits.
 EXAMPLES = """\
 examples:
   python -m sim.estimate --lanes 8 --tokens 128 --hidden 256 --ffn 1024 --layers 4
-  python -m sim.estimate --lanes 16 --dsp-macs 61
   python -m sim.estimate --quantized build/bert-tiny-imdb --clock 80 --stream-bytes 4
-  python -m sim.estimate --model my-model --lanes 16 --part XC7A100T
+  python -m sim.estimate --model my-model --lanes 16 --dsp-macs 61 --part XC7A100T
   python -m sim.estimate --lanes 4 --json build/estimate.json
 """
-MAX_LAYERS = 48
 
 
 def _part(text: str) -> Part:
@@ -56,9 +54,9 @@ def _parser() -> Parser:
     add_model_options(result)
     result.add_argument(
         "--layers",
-        type=whole(1, MAX_LAYERS),
+        type=whole(1, 48),
         metavar="N",
-        help=f"of the encoder without a model, 1 to {MAX_LAYERS} (default: 2)",
+        help="of the encoder without a model, 1 to 48 (default: 2)",
     )
     result.add_argument(
         "--clock",
@@ -97,12 +95,11 @@ def _subject(options: argparse.Namespace) -> tuple[Config, Model, str]:
 
 
 def _resources(needed: dict[str, int], errors: dict[str, float]) -> str:
-    rows: list[list[object]] = []
-    for name, number in needed.items():
-        off = errors[name]
-        rows.append(
-            [name, number, f"{off:.1%} at points not fitted" if off else "0 at every point"]
-        )
+    shown = {
+        x: f"{off:.1%} at points not fitted" if off else "0 at every point"
+        for x, off in errors.items()
+    }
+    rows = [[name, number, shown[name]] for name, number in needed.items()]
     return table(["resource of an ECP5", "estimate", "error"], rows)
 
 
@@ -122,13 +119,11 @@ def _print_fits(verdicts: list[dict[str, object]], parts: Sequence[Part], config
         cells = [f"{value:.0%}" for value in shares(part, config).values()]
         rows.append([part.name, part.family, *cells, entry["verdict"]])
     print(table(["part", "family", "LUT", "FF", "DSP", "block RAM", "does it fit"], rows))
-    others = [name for name in dict.fromkeys(part.family for part in parts) if "ECP5" not in name]
-    for name in others:
-        print(f"{name}: LUT, FF and block RAM as the ECP5's; {UNITS[name]}.")
-    if others:
+    if any("Xilinx" in part.family for part in parts):
         print(
-            "These were not fitted, and none was placed: `sim.synth --target xilinx7` counts fewer "
-            "on 4 lanes; their error is\nnot known."
+            "Xilinx: LUT6, FF, DSP48 and RAMB18, UltraRAM not counted. No accelerator was fitted "
+            "or placed there: the figures\nare the ECP5's, of which `sim.synth --target xilinx7` "
+            "counts fewer on 4 lanes; their error is not known."
         )
 
 

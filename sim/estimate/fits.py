@@ -10,17 +10,11 @@ from sim.estimate.area import estimate, multipliers
 
 FULL = 0.85
 """Share of the LUTs from which placing and routing get hard."""
-UNITS = {
-    "Lattice ECP5": "LUT4, DSP of 18 x 18 bits, block RAM of 18 kbit",
-    "Xilinx 7 series": "LUT6, DSP48E1, RAMB18E1 (half a RAMB36E1)",
-    "Xilinx UltraScale+": "LUT6, DSP48E2, RAMB18E2 (half a RAMB36E2); UltraRAM not counted",
-}
-"""One of each resource, by family."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """An FPGA of a family of UNITS and how many LUTs, flip-flops, DSPs and block RAMs it has."""
+    """An FPGA and how many LUTs, flip-flops, DSPs of 18 x 18 bits and RAMs of 18 kbit it has."""
 
     name: str
     family: str

@@ -7,38 +7,12 @@ from itertools import cycle
 
 import numpy as np
 
-from golden.model import ROTARY_ONE, Layer, Model, Norm, Rotary, Shape, Window
+from golden.model import ROTARY_ONE, Model, Norm, Rotary, Shape, Window
 from golden.random import random_model
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.command import GATE_SHIFT_MAX
 from rtl.interface.config import Config
 from sim.cycles.model import predict
-
-HEAD_SIZE = 64  # of a shape without a model, as in BERT
-
-
-def shape_of(config: Config, layers: int) -> Shape:
-    """An encoder as large as the limits: post-norm, heads of 64 channels where they divide hidden.
-
-    Raises
-    ------
-    ValueError
-        No encoder is so small or so large.
-    """
-    heads = max(1, config.hidden // HEAD_SIZE)
-    while config.hidden % heads:
-        heads -= 1
-    return Shape(
-        layers=layers,
-        hidden=config.hidden,
-        heads=heads,
-        head_size=config.hidden // heads,
-        ffn=config.ffn,
-        labels=min(2, config.labels),
-        vocabulary=2,  # has no influence: two rows are read a token, whatever there are
-        positions=config.tokens,
-        types=2,
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +44,7 @@ def performance(
     row_latency: int = 20,
     whole_last_layer: bool = False,
 ) -> Performance:
-    """Of the longest sequence that `model` and `config` take.
+    """The figures of the longest sequence that `model` and `config` take.
 
     Raises
     ------
@@ -80,14 +54,14 @@ def performance(
     width = config.stream_width
     program = compile_model(model, config, whole_last_layer=whole_last_layer)
     tokens = program.tokens
-    told = predict(program, tokens, stream_bytes=stream_bytes, row_latency=row_latency)
-    seconds = told.cycles / clock_mhz / 1e6
+    found = predict(program, tokens, stream_bytes=stream_bytes, row_latency=row_latency)
+    seconds = found.cycles / clock_mhz / 1e6
     stream = len(program.stream())
     rows = 2 * tokens * embedding_table(model, config.lanes).shape[1]
     return Performance(
         tokens=tokens,
-        cycles=told.cycles,
-        utilisation=sum(phase.macs for phase in told.phases) / config.macs / told.cycles,
+        cycles=found.cycles,
+        utilisation=sum(phase.macs for phase in found.phases) / config.macs / found.cycles,
         milliseconds=1e3 * seconds,
         a_second=1 / seconds,
         stream_bytes=stream,
@@ -98,20 +72,41 @@ def performance(
 
 
 def example(config: Config, layers: int) -> Model:
-    """A `plain_model` of `shape_of`, with a position bias where the hardware takes one."""
-    shape = shape_of(config, layers)
-    return plain_model(shape, biased=shape.heads <= config.bias_heads)
+    """A `plain_model` as large as the limits, with a position bias where the hardware takes one.
+
+    It is post-norm, with heads of 64 channels, as in BERT, where they divide hidden.
+
+    Raises
+    ------
+    ValueError
+        No encoder is so small or so large.
+    """
+    heads = max(1, config.hidden // 64)
+    while config.hidden % heads:
+        heads -= 1
+    shape = Shape(
+        layers=layers,
+        hidden=config.hidden,
+        heads=heads,
+        head_size=config.hidden // heads,
+        ffn=config.ffn,
+        labels=min(2, config.labels),
+        vocabulary=2,  # has no influence: two rows are read per token, however many there are
+        positions=config.tokens,
+        types=2,
+    )
+    return plain_model(shape, biased=heads <= config.bias_heads)
 
 
 def gated(model: Model) -> Model:
     """The model with gates as large as its feed-forward networks, as ModernBERT's."""
-
-    def layer(plain: Layer) -> Layer:
-        ffn = plain.ffn
-        up = replace(ffn.up, table=None)
-        return replace(plain, ffn=replace(ffn, gate=ffn.up, up=up, gate_shift=GATE_SHIFT_MAX))
-
-    return replace(model, layers=tuple(map(layer, model.layers)))
+    layers = []
+    for layer in model.layers:
+        linear = layer.ffn.up
+        up = replace(linear, table=None)
+        ffn = replace(layer.ffn, gate=linear, up=up, gate_shift=GATE_SHIFT_MAX)
+        layers.append(replace(layer, ffn=ffn))
+    return replace(model, layers=tuple(layers))
 
 
 def rotary(model: Model) -> Model:

@@ -48,9 +48,7 @@ class Point:
     Attributes
     ----------
     resources, array
-        Cells of the whole, and of the array in it.
-    held_out
-        The fit does not use it.
+        Cells of the whole, and of the array in it; the fit does not use those `held_out`.
     """
 
     config: Config

@@ -201,8 +201,8 @@ def test_texts_a_second(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     """The shipped model on five sentences: their lengths, and a row a batch and rate."""
     options = ["--data", "rotten-tomatoes", "--texts", "5", "--lanes", "8", "--tokens", "30"]
     lists = ["--batch", "64,128", "--stream-bytes", "1,8"]
-    rows = found(tmp_path / "out.json", *options, *lists)
     classifier = Classifier.load(ensure(), None)
+    rows = found(tmp_path / "out.json", *options, *lists)
     texts = rotten_tomatoes("test")[:5]
     lengths = [len(classifier.tokens(text.text, max_tokens=30).ids) for text in texts]
     assert [(row["memory"], row["stream_bytes"]) for row in rows] == [
