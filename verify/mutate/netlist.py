@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SELECTOR, SELECTOR_BITS = "mutant", 16
 MOST = (1 << SELECTOR_BITS) - 1
 
+#: Yosys writes operands of unequal widths.
+FLAGS = ("-Wno-lint", "-Wno-fatal")
 #: What Verilator says of Yosys' style, whatever the design.
 _WARNINGS = ("PROCASSINIT", "CASEOVERLAP", "UNOPTFLAT", "SYMRSVDWORD")
 OF_YOSYS = "".join(f"/* verilator lint_off {rule} */\n" for rule in _WARNINGS)
