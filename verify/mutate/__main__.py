@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from cli.command import Exit, run_command
@@ -109,7 +109,7 @@ class Score:
     def as_dict(self) -> dict[str, Any]:
         """For a report."""
         figures = {name: getattr(self, name) for name in ("sampled", "killed", "percent")}
-        return asdict(self) | figures
+        return vars(self) | {"config": self.config.as_dict()} | figures
 
 
 def score(unit: str, config: Config, count: int, seed: int, jobs: int = 1) -> Score:
