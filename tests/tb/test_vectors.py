@@ -185,12 +185,6 @@ def test_bad_arguments(
     assert not out.exists()
 
 
-def test_missing_model(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert "holds no quantized model: calibrate first" in refused(
-        capsys, "--quantized", tmp_path / "nothing"
-    )
-
-
 def test_a_foreign_folder_is_left_alone(
     model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
