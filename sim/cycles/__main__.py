@@ -79,10 +79,10 @@ WORDS = ("bias", "rotary", "gated", "local")
 
 def _shape(text: str) -> str:
     sizes, words = text.split(",")[:3], text.split(",")[3:]
-    if len(sizes) < 3 or not set(words) <= set(WORDS):
+    if len(sizes) < 3 or len(words) > len(set(words) & set(WORDS)):
         raise argparse.ArgumentTypeError(
             f"{text!r} is no shape: give layers, hidden size and feed-forward size, 12,768,3072, "
-            f"and behind them any of {', '.join(WORDS)}"
+            f"and behind them any of {', '.join(WORDS)}, once"
         )
     for size in sizes:
         positive(size)
