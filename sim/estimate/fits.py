@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 
 from rtl.interface.config import Config
 from sim.estimate.area import estimate, multipliers
@@ -21,6 +22,8 @@ class Part:
     resources: dict[str, int]
 
 
+HALF = ("Gowin GW2A", "Intel MAX 10")
+"""Families whose DSP takes two products of the array; more LUTs and flip-flops than the ECP5's."""
 _COUNTS = {
     # FPGA-DS-02012, table 1.1; LUTs and flip-flops as nextpnr-ecp5 counts what can be placed.
     "Lattice ECP5": {
@@ -43,6 +46,9 @@ _COUNTS = {
         "XCZU7EV": (230_400, 460_800, 1_728, 624),
         "XCZU9EG": (274_080, 548_160, 2_520, 1_824),
     },
+    # "Product Resources" of Gowin; M10-OVERVIEW of Intel, its M9K by twos.
+    "Gowin GW2A": {"GW2A-18": (20_736, 15_552, 48, 46), "GW2AR-18": (20_736, 15_552, 48, 46)},
+    "Intel MAX 10": {"10M50": (49_760, 49_760, 144, 91)},
 }
 PARTS = {
     name: Part(name, family, dict(zip(("LUT", "FF", "DSP", "block RAM"), counts)))
@@ -55,10 +61,14 @@ PARTS = {
 def shares(part: Part, config: Config) -> dict[str, float]:
     """How much of each resource of the part the accelerator takes.
 
-    Other families have the figures of the ECP5: of 4 lanes `sim.synth --target xilinx7` counts
-    fewer LUTs, flip-flops and block RAMs, and as many DSPs.
+    LUTs and flip-flops of the ECP5, which a Xilinx needs no more of by `sim.synth --target xilinx7`
+    on 4 lanes; for those of HALF as many times more as Yosys counted on 4 lanes for the GW2A.
     """
-    needed = estimate(config).values()
+    luts, flip_flops, dsps, blocks = estimate(config).values()
+    if part.family in HALF:
+        luts, flip_flops = ceil(luts * (15_085 / 13_333)), ceil(flip_flops * (17_040 / 16_065))
+        dsps -= multipliers(config) // 2
+    needed = luts, flip_flops, dsps, blocks
     return {name: n / have for n, (name, have) in zip(needed, part.resources.items(), strict=True)}
 
 
@@ -81,6 +91,7 @@ def verdict(part: Part, config: Config, errors: Mapping[str, float]) -> str:
     answer = f"no: {', '.join(missing)}"
     if missing == ["DSP"]:
         fewer = part.resources["DSP"] - estimate(config)["DSP"] + multipliers(config)
+        fewer *= 1 + (part.family in HALF)
         if fewer >= 0 and not _missing(shares(part, replace(config, dsp_macs=fewer)), errors):
             answer += f"; with --dsp-macs {fewer} it fits"
     return answer

@@ -250,6 +250,19 @@ def test_a_xilinx_7_counts_no_more_than_the_ecp5_for_which_the_estimate_is() -> 
     assert 2 * int(blocks.removesuffix(" of 36 kbit")) <= found["block RAM"]
 
 
+def test_two_products_of_the_array_per_dsp_are_counted_in_the_advice() -> None:
+    none = dict.fromkeys(RESOURCES, 0.0)
+    plenty = {"LUT": 10**6, "FF": 10**6, "DSP": 0, "block RAM": 10**3}
+    for dsp, verdict in {
+        43: "fits",
+        42: "no: DSP; with --dsp-macs 14 it fits",
+        35: "no: DSP; with --dsp-macs 0 it fits",
+        34: "no: DSP",
+    }.items():
+        part = fits.Part("a part", "Gowin GW2A", plenty | {"DSP": dsp})
+        assert fits.verdict(part, Config(lanes=4), none) == verdict
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "estimate.json"
     sizes = ["--lanes", "4", "--tokens", "20", "--hidden", "24", "--ffn", "40", "--layers", "3"]
