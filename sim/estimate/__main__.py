@@ -42,13 +42,6 @@ examples:
 """
 
 
-def _part(text: str) -> Part:
-    if text.upper() not in PARTS:
-        known = ", ".join(PARTS)
-        raise argparse.ArgumentTypeError(f"{text!r} is no part: give one of {known}")
-    return PARTS[text.upper()]
-
-
 def _parser() -> Parser:
     result = Parser("sim.estimate", DESCRIPTION, EXAMPLES)
     add_model_options(result)
@@ -65,9 +58,8 @@ def _parser() -> Parser:
         metavar="MHZ",
         help=f"for times (default: {CLOCK_MHZ})",
     )
-    result.add_argument(
-        "--part", type=_part, metavar="NAME", help="only this part: " + ", ".join(PARTS)
-    )
+    only = "only this part: " + ", ".join(PARTS)
+    result.add_argument("--part", type=str.upper, choices=PARTS, metavar="NAME", help=only)
     add_memory_options(result)
     add_json(result)
     add_fit(result)
@@ -138,7 +130,7 @@ def _run(options: argparse.Namespace) -> None:
         whole_last_layer=options.whole_last_layer,
     )
     needed, errors, beyond = estimate(config), largest_errors(), extrapolated(config)
-    parts = [options.part] if options.part else list(PARTS.values())
+    parts = [PARTS[name] for name in PARTS if options.part in (None, name)]
     verdicts: list[dict[str, object]] = [
         {
             "part": part.name,

@@ -9,7 +9,7 @@ from typing import Any
 
 from golden.model import Model, Shape
 from rtl.compile.fit import sized
-from rtl.compile.program import Program, compile_model
+from rtl.compile.program import compile_model
 from rtl.dma.bus import Bus
 from rtl.generate.package.expected import Expected, Latency
 from rtl.interface.config import Config
@@ -75,7 +75,14 @@ def expected(config: Config, bus: Bus | None = None) -> Expected:
             brought: [predict(shipped, n, stream_bytes=brought).cycles for n in lengths]
             for brought in (width >> k for k in range(width.bit_length()))
         },
-        late={} if bus is None else _late(shipped, bus, lengths),
+        late={
+            latency: [
+                predict_dma(shipped, [1] * n, [0] * n, bus=bus, latency=latency).cycles
+                for n in lengths
+            ]
+            for latency in MEMORY_LATENCIES
+            if bus is not None
+        },
     )
 
 
@@ -99,13 +106,3 @@ def _others(config: Config) -> Iterator[Config]:
             other = replace(config, **change)
             if other != config:
                 yield other
-
-
-def _late(program: Program, bus: Bus, lengths: list[int]) -> dict[int, list[int]]:
-    """Cycles by latency of the memory behind the read master."""
-    return {
-        latency: [
-            predict_dma(program, [1] * n, [0] * n, bus=bus, latency=latency).cycles for n in lengths
-        ]
-        for latency in MEMORY_LATENCIES
-    }

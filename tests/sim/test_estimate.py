@@ -295,7 +295,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
             "--layers 2 is for an encoder without a model",
         ),
         (["--stream-bytes", "0"], "0 is out of range"),
-        (["--part", "XC7A1"], "'XC7A1' is no part: give one of LFE5U-25, "),
+        (["--part", "XC7A1"], "argument --part: invalid choice: 'XC7A1' (choose from"),
     ],
 )
 def test_what_is_refused(
