@@ -30,7 +30,7 @@ from rtl.dma.bus import Bus
 from rtl.generate.sheet import generated
 from rtl.interface.config import Config
 from sim.estimate.area import largest_errors
-from sim.estimate.fits import parts, shares, verdict
+from sim.estimate.fits import PARTS, shares, verdict
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "radiona_ulx3s": {"device": "LFE5U-85F", "sys_clk_freq": 62.5e6},
@@ -115,7 +115,7 @@ def check_part(device: str, config: Config) -> None:
         It needs more than the part has.
     """
     name = device.upper().replace("-LV", "-")
-    for part in parts():
+    for part in PARTS.values():
         if name.startswith(part.name.upper()):
             answer = verdict(part, config, largest_errors())
             if answer.startswith("no"):

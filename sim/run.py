@@ -36,7 +36,6 @@ from sim.page.report import failure_page, run_page, run_picture
 from sim.play import ATTENTION, WHOLE, Surroundings, Verified
 from sim.reference import Reference, reference
 from sim.simulators import SIMULATORS
-from sim.waves import write_views
 from tb.trace import CAUSES
 
 DESCRIPTION = """\
@@ -136,7 +135,6 @@ def _run(options: argparse.Namespace) -> int:
     print(f"unit    {options.unit}, {shape}, {options.simulator}\n", flush=True)
     stem = f"{options.unit}-{config.lanes}x{config.tile_columns}-{options.simulator}"
     fst = OUT / f"{stem}-waves" / f"{options.unit}.fst"
-    views = (fst, fst)
     with play.own_folder() as folder:
         around = Surroundings(
             simulator=options.simulator,
@@ -173,14 +171,11 @@ def _run(options: argparse.Namespace) -> int:
         if options.waves:
             fst.parent.mkdir(parents=True, exist_ok=True)
             (folder / fst.name).replace(fst)
-            names = {entry["number"]: entry["name"] for entry in figures.get("operations", [])}
-            views = write_views(generated(options.unit, config), fst, names)
     print(f"\nEvery bit equal to the golden model. {seconds:.0f} s; figures in {options.json}")
     if played is not None:
         print(f"the run, cycle by cycle: {_page(options)}")
     if options.waves:
-        print(f"waves: {fst}; open it with: gtkwave {views[0]}")
-        print(f"                       or: surfer --command-file {views[1]}")
+        print(f"waves: {fst}; open it with: gtkwave {fst}, or surfer {fst}")
     if played is not None:
         then("rtl.generate", "accelerator", "--lanes", options.lanes, "--fit", directory)
     return Exit.OK

@@ -14,31 +14,28 @@ from cli.machine import BUILD
 from cli.options import Parser, add_json, add_tokens, positive
 from cli.words import counted
 
-import numpy as np
-
-from golden import store
 from golden.model import Model
 from quant.calibrate import DEFAULT_DATA
 from quant.images import data as images
-from quant.model.spec import TEXTS, EncoderSpec, inputs_of
+from quant.model.spec import EncoderSpec
 from quant.quantized_model import QuantizedModel
 from quant.texts.data_file import Review
 from sim.options import add_model_options, quantized_of
+from sim.report import table
 from tb import vectors
 from tb.cut import UNITS
-from tb.sequences import Sequence, from_file
+from tb.sequences import Sequence
 
 DESCRIPTION = """\
 Cut test vectors of single units out of golden runs on real reviews.
 
-For every unit there are files UNIT/VECTOR.npz; index.json lists them.
+Every vector is a file UNIT/NUMBER.TENSOR.npz; index.json lists them.
 """
 EXAMPLES = """\
 examples:
   python -m sim.vectors
   python -m sim.vectors --unit softmax --text "That movie was terrible!"
   python -m sim.vectors --unit layernorm --samples 8 --tokens 64 --out build/layernorm
-  python -m sim.vectors --ids sequences.txt --limit 100
 """
 
 
@@ -49,13 +46,13 @@ def sequences_of(
 
     The model is that of `quantized`, with the rows of these inputs where they bring rows.
     """
-    found = []
     its, encoded = quantized.placed(
         [quantized.tokens(text.content, text.pair, tokens) for text in texts]
     )
-    for text, one in zip(texts, encoded, strict=True):
-        ids, types = one.ids.tolist(), one.types.tolist()
-        found.append(Sequence(tuple(ids), tuple(types), (1,) * len(ids), text.text[:60]))
+    found = []
+    for text, tokens_of in zip(texts, encoded, strict=True):
+        ids, types = tuple(tokens_of.ids.tolist()), tuple(tokens_of.types.tolist())
+        found.append(Sequence(ids, types, (1,) * len(ids), text.text[:60]))
     return its.model, found
 
 
@@ -84,9 +81,6 @@ def _parser() -> Parser:
         metavar="N",
         help="number of IMDB reviews, or of images (default: %(default)s)",
     )
-    source.add_argument(
-        "--ids", type=Path, metavar="FILE", help="file with a line of token ids a sequence"
-    )
     add_tokens(parser, 128)
     parser.add_argument(
         "--unit", choices=[*UNITS, "all"], default="all", help="which vectors (default: all)"
@@ -98,46 +92,24 @@ def _parser() -> Parser:
         metavar="N",
         help="values or rows of a vector, evenly spaced (default: %(default)s)",
     )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=BUILD / "vectors",
-        metavar="DIR",
-        help="default: %(default)s",
-    )
+    out = BUILD / "vectors"
+    parser.add_argument("--out", type=Path, default=out, metavar="DIR", help=f"default: {out}")
     add_json(parser)
     return parser
 
 
 def _command(options: argparse.Namespace) -> None:
     directory = quantized_of(options)
-    if options.ids:
-        model, info = store.load(directory)
-        if (read := inputs_of(info)) != TEXTS:
-            raise UserError(
-                f"--ids: {directory} is a model of {read}, whose ids are the numbers of their "
-                f"rows: give one of these {read} with --text"
-            )
-        sequences = from_file(options.ids)
-    else:
-        quantized = QuantizedModel.load(directory, None, floats=False)
-        info, texts = quantized.info, [Review(text, None) for text in options.text or ()]
-        texts = texts or samples(quantized.spec, options.samples)
-        model, sequences = sequences_of(texts, quantized, options.tokens)
+    quantized = QuantizedModel.load(directory, None, floats=False)
+    texts = [Review(text, None) for text in options.text or ()]
+    texts = texts or samples(quantized.spec, options.samples)
+    model, sequences = sequences_of(texts, quantized, options.tokens)
     units = list(UNITS) if options.unit == "all" else [options.unit]
-    checkpoint = {"directory": str(directory), "checkpoint": info.get("checkpoint")}
-    index = vectors.write(options.out, model, sequences, units, options.limit, checkpoint)
-    counts = {}
-    for unit, entries in index["units"].items():
-        arrays = [array for entry in entries for array in entry["arrays"].values()]
-        values = {
-            direction: sum(int(np.prod(x["shape"])) for x in arrays if x["direction"] == direction)
-            for direction in ("input", "output")
-        }
-        counts[unit] = {"vectors": len(entries)} | values
-    print(f"{'unit':12}{'vectors':>8}{'inputs':>12}{'outputs':>12}")
-    for unit, count in counts.items():
-        print(f"{unit:12}{count['vectors']:8}{count['input']:12,}{count['output']:12,}")
+    info = {"directory": str(directory), "checkpoint": quantized.info.get("checkpoint")}
+    counts = vectors.write(options.out, model, sequences, units, options.limit, info)
+    columns = ("vectors", "input", "output")
+    rows = [[unit, *(count[column] for column in columns)] for unit, count in counts.items()]
+    print(table(["unit", *columns], rows))
     print(f"{counted(len(sequences), 'texts')}, written to {options.out}/{vectors.INDEX}")
     if options.json:
         write_json(options.json, counts)

@@ -1,21 +1,23 @@
 """Test vectors of single units as files, cut out of golden runs.
 
-For every unit there are files UNIT/VECTOR.npz, which hold all arrays of the vector; index.json says
-which vector comes from which text and tensor, and the format, shape and direction of each array.
+UNIT/NUMBER.TENSOR.npz holds the vector of a tensor of sequence NUMBER. Its arrays are called
+`input.NAME.FORMAT` and `output.NAME.FORMAT`, with a format such as int20 or uint6. index.json has
+the model, the sequences, and the files of each unit.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from cli.errors import UserError
+from cli.files import replacing, write_json
 
 import numpy as np
 
@@ -24,23 +26,20 @@ from tb.cut import Tensor, Traced, Vector, cut
 from tb.sequences import Sequence
 
 INDEX = "index.json"
-FORMAT = "bert2rtl vectors"
-VERSION = 1
 #: Values or rows of a vector, unless another limit is given.
 LIMIT = 4096
 
 
 def write(
     out: Path, model: Model, sequences: list[Sequence], units: list[str], limit: int, info: Any
-) -> dict[str, Any]:
-    """Write the vectors of `units` into `out`, which then holds nothing else; returns the index.
+) -> dict[str, Counter[str]]:
+    """Write the vectors of `units` into `out`, which then holds nothing else.
 
-    The folder is made whole under a temporary name and renamed; an older one with vectors is
-    replaced.
+    Returns how many vectors, and values of `input` and `output`, each unit has.
 
     Raises
     ------
-    ValueError
+    UserError
         `out` exists and holds something else than vectors, or a sequence does not suit the model.
     """
     if out.exists() and not (out / INDEX).is_file() and (out.is_file() or any(out.iterdir())):
@@ -48,36 +47,25 @@ def write(
             f"{out}: it exists and has no {INDEX}, so it holds something else than vectors: "
             "choose another folder with --out"
         )
-    new = out.with_name(f".{out.name}.{os.getpid()}")
-    old = out.with_name(f".{out.name}.{os.getpid()}.old")
-    index: dict[str, Any] = {
-        "format": FORMAT,
-        "version": VERSION,
-        "model": info,
-        "sequences": [
-            {"source": x.source, "ids": x.ids, "types": x.types, "attend": x.attend}
-            for x in sequences
-        ],
-        "units": {unit: [] for unit in units},
-    }
-    try:
-        new.mkdir(parents=True)
+    files: dict[str, list[str]] = {unit: [] for unit in units}
+    counts: dict[str, Counter[str]] = {unit: Counter() for unit in units}
+    with replacing(out) as new:
         for number, sequence in enumerate(sequences):
             run = Traced(model, sequence, limit)
             for unit in units:
+                (new / unit).mkdir(parents=True, exist_ok=True)
                 for vector in cut(unit, run):
-                    index["units"][unit].append(_write(new, unit, number, vector))
-        text = json.dumps(index, indent=1, ensure_ascii=False) + "\n"
-        (new / INDEX).write_text(text, encoding="utf-8")
-        if out.exists():
-            out.replace(old)
-        new.replace(out)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-        if old.exists() and not out.exists():
-            old.replace(out)
-        shutil.rmtree(old, ignore_errors=True)
-    return index
+                    arrays = {}
+                    for side, tensors in (("input", vector.inputs), ("output", vector.outputs)):
+                        for name, tensor in tensors.items():
+                            arrays[f"{side}.{name}.{tensor.format}"] = tensor.values
+                            counts[unit][side] += tensor.values.size
+                    counts[unit]["vectors"] += 1
+                    files[unit].append(f"{unit}/{number}.{vector.name}.npz")
+                    np.savez_compressed(new / files[unit][-1], allow_pickle=False, **arrays)
+        index = {"model": info, "sequences": [asdict(x) for x in sequences], "units": files}
+        write_json(new / INDEX, index)
+    return counts
 
 
 def read(out: Path, unit: str) -> Iterator[Vector]:
@@ -85,52 +73,20 @@ def read(out: Path, unit: str) -> Iterator[Vector]:
 
     Raises
     ------
-    ValueError
+    UserError
         The folder, a file or the unit is missing or damaged.
     """
     try:
-        index = json.loads((out / INDEX).read_text(encoding="utf-8"))
-        if index["format"] != FORMAT or index["version"] != VERSION:
-            raise UserError(f"not {FORMAT} of version {VERSION}")
-        if unit not in index["units"]:
-            raise UserError(f"no vectors of {unit!r}, only of {', '.join(index['units'])}")
-        for entry in index["units"][unit]:
-            content = BytesIO((out / entry["npz"]).read_bytes())
-            with np.load(content, allow_pickle=False) as arrays:
-                tensors = {
-                    name: Tensor(arrays[name], array["bits"], array["signed"])
-                    for name, array in entry["arrays"].items()
-                }
+        files = json.loads((out / INDEX).read_text(encoding="utf-8"))["units"]
+        if unit not in files:
+            raise UserError(f"no vectors of {unit!r}, only of {', '.join(files)}")
+        for file in files[unit]:
             sides: dict[str, dict[str, Tensor]] = {"input": {}, "output": {}}
-            for name, array in entry["arrays"].items():
-                sides[array["direction"]][name] = tensors[name]
-            yield Vector(entry["tensor"], sides["input"], sides["output"])
-    except (
-        *(OSError, ValueError, KeyError, TypeError, RecursionError, zipfile.BadZipFile),
-    ) as error:
+            with np.load(BytesIO((out / file).read_bytes()), allow_pickle=False) as arrays:
+                for key in arrays.files:
+                    side, name, form = key.split(".")
+                    bits = int(form.removeprefix("u").removeprefix("int"))
+                    sides[side][name] = Tensor(arrays[key], bits, form.startswith("i"))
+            yield Vector(Path(file).stem.partition(".")[2], sides["input"], sides["output"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, zipfile.BadZipFile) as error:
         raise UserError(f"{out}: {error}: make it again with `python -m sim.vectors`") from error
-
-
-def _write(folder: Path, unit: str, number: int, vector: Vector) -> dict[str, Any]:
-    name = f"{number}.{vector.name}"
-    (folder / unit).mkdir(parents=True, exist_ok=True)
-    arrays = {}
-    for direction, tensors in (("input", vector.inputs), ("output", vector.outputs)):
-        for array, tensor in tensors.items():
-            arrays[array] = {
-                "direction": direction,
-                "bits": tensor.bits,
-                "signed": tensor.signed,
-                "shape": list(tensor.values.shape),
-            }
-    packed = BytesIO()
-    tensors = vector.inputs | vector.outputs
-    np.savez_compressed(packed, allow_pickle=False, **{k: t.values for k, t in tensors.items()})
-    npz = folder / unit / f"{name}.npz"
-    npz.write_bytes(packed.getvalue())
-    return {
-        "sequence": number,
-        "tensor": vector.name,
-        "npz": str(npz.relative_to(folder)),
-        "arrays": arrays,
-    }

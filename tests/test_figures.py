@@ -8,7 +8,7 @@ from docs import figures
 from docs.figures import load, page, shown
 from rtl.interface.config import Config
 from rtl.interface.options import options_of
-from sim.estimate import area
+from sim.estimate.points import POINTS, RESOURCES
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASUREMENTS = {one.name: one for one in load()}
@@ -33,8 +33,8 @@ def test_the_estimates_are_fitted_to_the_recorded_synthesis() -> None:
         (row[0], row[1]): list(row[2:6]) for row in MEASUREMENTS["synthesis.accelerator"].all
     }
     points = {}
-    for point in area.points():
+    for point in POINTS:
         lanes = point.config.lanes
         choices = " ".join(options_of(point.config, Config(lanes=lanes)))
-        points[lanes, choices] = [point.resources[name] for name in area.RESOURCES]
+        points[lanes, choices] = [point.resources[name] for name in RESOURCES]
     assert written == points

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import starmap
 from typing import Any
 
 from golden.model import Model
@@ -36,6 +38,26 @@ class Measurement:
     batches: int
     utilisation: tuple[float, float]
 
+    def row(self) -> dict[str, object]:
+        """A line of the table, by heading."""
+        ways = {"whole": self.whole, "alone": self.alone, "batched": self.batched}
+        second = CLOCK_MHZ * 1e6 * self.texts
+        tokens, row_tiles = self.utilisation
+        return {
+            "lanes": self.lanes,
+            "columns": self.columns,
+            "bytes/cycle": self.stream_bytes,
+            "batch": self.memory,
+            "texts": self.texts,
+            "mean tokens": f"{self.tokens / self.texts:.1f}",
+            **{way: f"{second / cycles:,.0f}" for way, cycles in ways.items()},
+            "of whole": f"{self.whole / self.batched:.2f}",
+            "of alone": f"{self.alone / self.batched:.2f}",
+            "inferences": self.batches,
+            "tokens": f"{tokens:.1%}",
+            "row tiles": f"{row_tiles:.1%}",
+        }
+
 
 def measure(
     model: Model,
@@ -64,19 +86,17 @@ def measure(
         config = fitting_model(model, lanes, tokens, **choices)
         return compile_model(model, config, whole_last_layer=whole_last_layer)
 
+    def counted(program: Program) -> Callable[..., int]:
+        def cycles(*batch: int) -> int:
+            return predict(program, batch, stream_bytes=stream_bytes, **streams).cycles
+
+        return cache(cycles)
+
     whole = compiled(max(lengths), True)
     alone = whole if whole_last_layer else compiled(max(lengths), False)
     together = compiled(max(memory, *lengths), whole_last_layer)
-    known: dict[tuple[int, tuple[int, ...]], int] = {}
-
-    def cycles(program: Program, batch: Sequence[int]) -> int:
-        key = id(program), tuple(batch)
-        if key not in known:
-            known[key] = predict(program, batch, stream_bytes=stream_bytes, **streams).cycles
-        return known[key]
-
     batches = [[lengths[place] for place in batch] for batch in pack(together, lengths)]
-    batched = sum(cycles(together, batch) for batch in batches)
+    batched = sum(starmap(counted(together), batches))
     return Measurement(
         lanes=lanes,
         columns=whole.config.tile_columns,
@@ -84,8 +104,8 @@ def measure(
         memory=memory,
         texts=len(lengths),
         tokens=sum(lengths),
-        whole=sum(cycles(whole, [tokens]) for tokens in lengths),
-        alone=sum(cycles(alone, [tokens]) for tokens in lengths),
+        whole=sum(map(counted(whole), lengths)),
+        alone=sum(map(counted(alone), lengths)),
         batched=batched,
         batches=len(batches),
         utilisation=utilisation(together, lengths, batched),
@@ -93,39 +113,12 @@ def measure(
 
 
 def report(found: Sequence[Measurement]) -> str:
-    """A line a measurement."""
-    headings = [
-        *(
-            "lanes",
-            "columns",
-            "bytes/cycle",
-            "batch",
-            "texts",
-            "mean tokens",
-            "whole",
-            "alone",
-            "batched",
-        ),
-        *("of whole", "of alone", "inferences", "tokens", "row tiles"),
-    ]
-    rows: list[list[object]] = []
-    for one in found:
-        ways = one.whole, one.alone, one.batched
-        rows.append(
-            [
-                *(one.lanes, one.columns, one.stream_bytes, one.memory, one.texts),
-                f"{one.tokens / one.texts:.1f}",
-                *(f"{CLOCK_MHZ * 1e6 * one.texts / cycles:,.0f}" for cycles in ways),
-                f"{one.whole / one.batched:.2f}",
-                f"{one.alone / one.batched:.2f}",
-                one.batches,
-                *(f"{share:.1%}" for share in one.utilisation),
-            ]
-        )
+    """A line per measurement."""
+    rows = [each.row() for each in found]
     return (
-        f"{table(headings, rows)}\n\nTexts a second at {CLOCK_MHZ} MHz. whole, alone: each in an "
-        "inference of its own, with the whole last layer and as compiled; batched: as many an "
-        "inference as a token memory of `batch` tokens holds; of whole, of alone: how many times "
-        "as many. tokens, row tiles: utilisation of the batches by the texts' own tokens, and "
-        "with the last row tile of each counted whole."
+        f"{table([*rows[0]], [[*row.values()] for row in rows])}\n\nTexts a second at {CLOCK_MHZ} "
+        "MHz. whole, alone: each in an inference of its own, with the whole last layer and as "
+        "compiled; batched: as many an inference as a token memory of `batch` tokens holds; of "
+        "whole, of alone: how many times as many. tokens, row tiles: utilisation of the batches by "
+        "the texts' own tokens, and with the last row tile of each counted whole."
     )

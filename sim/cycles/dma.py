@@ -38,11 +38,10 @@ class Client:
         From this cycle on the next burst is offered.
     """
 
-    free: int
+    free: int  # beats of the buffer
     bursts: deque[list[int]] = field(default_factory=deque)
     offer: int = 0
-    buffered: int = 0  # beats in the memory of the buffer
-    words: deque[int] = field(default_factory=deque)  # of each beat in it, what it completes
+    words: deque[int] = field(default_factory=deque)  # of each beat in the memory of the buffer
     held: int = -1  # words left in the beat at its output; -1: none is there
     offered: bool = False  # a word, by the output register
 
@@ -61,10 +60,30 @@ class Client:
             at += length
 
     @property
-    def still(self) -> bool:
+    def room(self) -> bool:
+        """The buffer takes the next burst."""
+        return self.free >= len(self.bursts[0])
+
+    def still(self, now: int) -> bool:
         """Nothing moves in it unless a word is taken or a beat comes."""
+        asks = bool(self.bursts) and (self.offer > now or self.room)
         full = self.offered and self.held > 0
-        return (full or self.held < 0) and (self.held >= 0 or self.buffered == 0)
+        return not asks and (full or self.held < 0) and (self.held >= 0 or not self.words)
+
+    def step(self, taken: bool, came: int | None) -> None:
+        """A cycle of `Words`: output register, output of the buffer, memory of the buffer."""
+        if self.held > 0 and (taken or not self.offered):
+            self.offered, self.held = True, self.held - 1
+            finished = self.held == 0
+        else:
+            self.offered = self.offered and not taken
+            finished = self.held == 0  # part of a word
+        if finished:
+            self.free, self.held = self.free + 1, -1
+        if self.words and self.held < 0:
+            self.held = self.words.popleft()
+        if came is not None:
+            self.words.append(came)
 
 
 class Fetch:
@@ -83,36 +102,27 @@ class Fetch:
         self.clients = (Client(bus.buffer), Client(bus.buffer))
         self.clients[MODEL].cut(bus, config.stream_width, *model)
         self.clients[MODEL].offer = 2
-        self.now = 0
-        self.outstanding = 0
+        self.now = self.outstanding = 0
         self.address: tuple[int, list[int]] | None = None  # in the register of the address channel
         self.beats: deque[tuple[int, int, int, bool]] = deque()  # from, client, words, last
 
-    def step(self, ready: Sequence[bool]) -> tuple[bool, bool]:
+    def step(self, ready: Sequence[bool] = (False, False)) -> tuple[bool, bool]:
         """A cycle; which clients' words are taken, if they are ready."""
-        now, bus = self.now, self.bus
-        clients = self.clients
+        now, clients = self.now, self.clients
         taken = [client.offered and r for client, r in zip(clients, ready)]
         # What the addresses see is as of the cycle before.
-        chosen = None
-        if self.outstanding < bus.outstanding:
-            for number in (ROWS, MODEL):
-                client = clients[number]
-                if client.bursts and client.offer <= now and client.free >= len(client.bursts[0]):
-                    chosen = number
-                    break
+        asking = [n for n, c in enumerate(clients) if c.bursts and c.offer <= now and c.room]
+        chosen = asking[0] if asking and self.outstanding < self.bus.outstanding else None
         came: list[int | None] = [None, None]
         if self.beats and self.beats[0][0] <= now:
-            _, number, words, last = self.beats.popleft()
-            came[number] = words
+            _, number, came[number], last = self.beats.popleft()
             self.outstanding -= last
         for client, word, beat in zip(clients, taken, came):
-            self._buffer(client, word, beat)
+            client.step(word, beat)
         if self.address is not None:
             number, burst = self.address
-            begin = now + self.latency
-            for i, words in enumerate(burst):
-                self.beats.append((begin + i, number, words, i == len(burst) - 1))
+            begin, end = now + self.latency, len(burst) - 1
+            self.beats.extend((begin + i, number, words, i == end) for i, words in enumerate(burst))
             self.address = None
         if chosen is not None:
             client = clients[chosen]
@@ -124,49 +134,14 @@ class Fetch:
         self.now += 1
         return taken[ROWS], taken[MODEL]
 
-    @staticmethod
-    def _buffer(client: Client, word: bool, came: int | None) -> None:
-        """`Words` in a cycle: output register, output of the buffer, memory of the buffer."""
-        reads = False
-        if client.held >= 0:
-            room = not client.offered or word
-            if client.held == 0:  # part of a word
-                reads = True
-                if word:
-                    client.offered = False
-            elif room:
-                client.offered = True
-                client.held -= 1
-                reads = client.held == 0
-        elif word:
-            client.offered = False
-        client.free += reads
-        if reads:
-            client.held = -1
-        if client.buffered and client.held < 0:
-            client.buffered -= 1
-            client.held = client.words.popleft()
-        if came is not None:
-            client.buffered += 1
-            client.words.append(came)
-
     def until(self, cycle: int) -> None:
         """Let time pass in which nothing is taken."""
         while self.now < cycle:
-            quiet = (
-                not self.beats
-                and self.address is None
-                and all(client.still for client in self.clients)
-                and all(
-                    not client.bursts
-                    or (client.offer <= self.now and client.free < len(client.bursts[0]))
-                    for client in self.clients
-                )
-            )
-            if quiet:
+            idle = not self.beats and self.address is None
+            if idle and all(client.still(self.now) for client in self.clients):
                 self.now = cycle
             else:
-                self.step((False, False))
+                self.step()
 
 
 class StreamWords(Words):
@@ -178,7 +153,7 @@ class StreamWords(Words):
     def offer(self, ready: int) -> int:
         self.fetch.until(ready)
         while not self.fetch.clients[MODEL].offered:
-            self.fetch.step((False, False))
+            self.fetch.step()
         return self.fetch.now
 
     def take(self, count: int, ready: int) -> int:

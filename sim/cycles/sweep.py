@@ -1,4 +1,4 @@
-"""Several inferences as one table: predicted, and played in the simulated Verilog where asked."""
+"""Inferences in a table: predicted, and played in the simulated Verilog where asked."""
 
 from __future__ import annotations
 
@@ -10,20 +10,15 @@ import numpy as np
 
 from golden import fast as golden_fast
 from quant.foreign.tokenizer import Tokens
-from sim.cycles.model import Prediction
+from rtl.interface.command import Opcode
+from rtl.interface.config import Config
+from sim.cycles.model import Phase, Prediction
+from sim.estimate.area import estimate
 from sim.machine import volume
 from sim.phases import CLOCK_MHZ
 from sim.report import table
 from sim.reviews import Review, Setup, check
 from tb.trace import CAUSES
-
-LAYER = "layer."
-
-
-def layers(prediction: Prediction, macs: int) -> tuple[float, int]:
-    """MACs / (N x M) of the encoder layers, and cycles from their first operand to their last."""
-    found = [phase for phase in prediction.phases if phase.name.startswith(LAYER)]
-    return sum(p.macs for p in found) / macs, found[-1].last - found[0].first + 1
 
 
 @dataclass(frozen=True)
@@ -48,30 +43,94 @@ class Played:
 
 @dataclass(frozen=True)
 class Case:
-    """One inference.
+    """An inference; `width` is bytes of the command stream a cycle, or of a beat of the bus."""
 
-    Attributes
-    ----------
-    width
-        Bytes of the command stream a cycle, or of a beat of the bus.
-    dsp
-        DSPs of the accelerator, as sim.estimate counts them.
-    played
-        None where it was not played.
-    """
-
-    lanes: int
-    columns: int
+    config: Config
     tokens: int
     width: int
-    dsp: int
     prediction: Prediction
     played: Played | None = None
 
     @property
-    def macs(self) -> int:
-        """MACs of the array."""
-        return self.lanes * self.columns
+    def layers(self) -> tuple[float, int]:
+        """Of the encoder layers MACs / (N x M), and cycles from the first operand to the last."""
+        found = [phase for phase in self.prediction.phases if phase.name.startswith("layer.")]
+        macs = sum(phase.macs for phase in found)
+        return macs / self.config.macs, found[-1].last - found[0].first + 1
+
+    def row(self) -> dict[str, object]:
+        """A line of a table of inferences, by heading."""
+        cycles, dsp = self.prediction.cycles, estimate(self.config)["DSP"]
+        ideal, span = self.layers
+        macs = ideal * self.config.macs / cycles
+        return {
+            "lanes": self.config.lanes,
+            "columns": self.config.tile_columns,
+            "tokens": self.tokens,
+            "bytes/cycle": self.width,
+            "ideal": round(ideal),
+            "cycles": cycles,
+            "ideal/cycles": f"{ideal / cycles:.2%}",
+            "layers": span,
+            "ideal/layers": f"{ideal / span:.2%}",
+            "a second": f"{1e6 * CLOCK_MHZ / cycles:,.0f}",
+            **{cause: self.prediction.stalls[cause] for cause in CAUSES},
+            "DSP": dsp,
+            "MACs/cycle": round(macs),
+            "MACs/cycle/DSP": f"{macs / dsp:.3f}",
+        }
+
+    def report(self) -> str:
+        """The phases as a table, and the totals."""
+
+        def row(name: str, first: int, of: Phase | Prediction, macs: int) -> dict[str, object]:
+            share = macs / self.config.macs
+            return {
+                "phase": name,
+                "first": first,
+                "cycles": of.cycles,
+                "ideal": round(share),
+                "utilisation": f"{share / of.cycles:.1%}" if macs else "-",
+                "active": of.active,
+                **{cause: of.stalls[cause] for cause in CAUSES},
+            }
+
+        total, phases = self.prediction, self.prediction.phases
+        attends = [".attend" * (phase.opcode is Opcode.ATTEND) for phase in phases]
+        rows = [row(p.name + attend, p.first, p, p.macs) for p, attend in zip(phases, attends)]
+        rows.append(row("total", 0, total, sum(phase.macs for phase in phases)))
+        milliseconds = total.cycles / CLOCK_MHZ / 1e3
+        ideal, span = self.layers
+        return (
+            f"{_table(rows)}\n\n"
+            f"{total.cycles:,} cycles from the start to the last logit: {milliseconds:,.2f} ms at "
+            f"{CLOCK_MHZ} MHz, {1e3 / milliseconds:,.0f} texts a second.\n"
+            f"Encoder layers: ideal {ideal:,.0f} cycles (MACs / (N x M)), "
+            f"{ideal / total.cycles:.1%} of the total and {ideal / span:.1%} of the {span:,} from "
+            "their first operand to their last.\nStalls stand with the phase that waited; the "
+            "rest of the idle cycles follow the last operand."
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Sizes, counters, and those of each phase, for JSON."""
+        ideal, span = self.layers
+        phases = self.prediction.phases
+        return {
+            "lanes": self.config.lanes,
+            "columns": self.config.tile_columns,
+            "tokens": self.tokens,
+            "total_cycles": self.prediction.cycles,
+            "active": self.prediction.active,
+            "stalls": self.prediction.stalls,
+            "macs": sum(phase.macs for phase in phases),
+            "layers": {"ideal_cycles": ideal, "cycles": span},
+            "clock_mhz": CLOCK_MHZ,
+            "phases": [
+                asdict(phase) | {"opcode": phase.opcode.name, "cycles": phase.cycles}
+                for phase in phases
+            ],
+            "played": self.played and asdict(self.played),
+        }
 
 
 def play(setup: Setup, tokens: int, predicted: Prediction) -> Played:
@@ -105,45 +164,23 @@ def play(setup: Setup, tokens: int, predicted: Prediction) -> Played:
 def said(cases: Sequence[Case]) -> list[str]:
     """A line for each that was played."""
     return [
-        f"{case.lanes} lanes, {case.columns} columns, {case.tokens} tokens, {case.width} bytes a "
-        f"cycle: {case.played.cycles:,} cycles in the Verilog, {case.played.values:,} values "
-        f"compared with golden, {case.played.mismatches:,} differ; "
+        f"{case.config.lanes} lanes, {case.config.tile_columns} columns, {case.tokens} tokens, "
+        f"{case.width} bytes a cycle: {case.played.cycles:,} cycles in the Verilog, "
+        f"{case.played.values:,} values compared with golden, {case.played.mismatches:,} differ; "
         + (case.played.problem or "as predicted, equal bit for bit")
         for case in cases
         if case.played
     ]
 
 
-def good(cases: Sequence[Case]) -> bool:
-    """Nothing that was played differs."""
-    return not any(case.played and case.played.problem for case in cases)
-
-
 def report(cases: Sequence[Case]) -> str:
-    """A line an inference."""
-    headings = [
-        *("lanes", "columns", "tokens", "bytes/cycle", "ideal", "cycles", "ideal/cycles", "layers"),
-        *("ideal/layers", "a second", *CAUSES, "DSP", "MACs/cycle", "MACs/cycle/DSP"),
-    ]
-    rows: list[list[object]] = []
-    for case in cases:
-        cycles, stalls = case.prediction.cycles, case.prediction.stalls
-        ideal, span = layers(case.prediction, case.macs)
-        macs = ideal * case.macs / cycles
-        rows.append(
-            [
-                *(case.lanes, case.columns, case.tokens, case.width, round(ideal), cycles),
-                *(f"{ideal / cycles:.2%}", span, f"{ideal / span:.2%}"),
-                *(f"{1e6 * CLOCK_MHZ / cycles:,.0f}", *(stalls[cause] for cause in CAUSES)),
-                *(case.dsp, round(macs), f"{macs / case.dsp:.3f}"),
-            ]
-        )
+    """A line per inference."""
     return (
-        f"{table(headings, rows)}\n\nideal: MACs / (N x M) of the encoder layers; layers: cycles "
-        f"from their first operand to their last; a second: inferences at {CLOCK_MHZ} MHz."
+        f"{_table([case.row() for case in cases])}\n\nideal: MACs / (N x M) of the encoder layers; "
+        "layers: cycles from their first operand to their last; a second: inferences at "
+        f"{CLOCK_MHZ} MHz."
     )
 
 
-def as_dict(played: Played | None) -> dict[str, Any]:
-    """For JSON, empty where nothing was played."""
-    return {} if played is None else {"played": asdict(played)}
+def _table(rows: Sequence[dict[str, object]]) -> str:
+    return table([*rows[0]], [[*row.values()] for row in rows])

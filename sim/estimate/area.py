@@ -7,7 +7,7 @@ Multipliers and block RAMs are counted from the design:
     block RAM = the sum over `memories`
 
 LUTs and flip-flops are the array's, those around memories, and a rest whose coefficients are fitted
-by least squares to points of points.toml, which `sim.synth` has measured:
+by least squares to the points that `sim.synth` has counted:
 
     FF   = N M (17 + 2 acc) + 9 N + 8 M + 7 + 72 N B + rest
     LUT4 = k N M acc + 79 (MACs without a multiplier) + N M acc P + 74 N B + rest
@@ -16,65 +16,27 @@ by least squares to points of points.toml, which `sim.synth` has measured:
 where acc is the width of an accumulator, and P is 1 with operands of 16 bits, whose accumulators
 begin anew from 0 or from the first pass; B is 1 with a position bias, W with windows, G with gates,
 R with rotary positions. k is that of square arrays.
-The cost of wider addresses (more tokens, hidden and ffn) is left out. Points that are marked
-`held_out` have no part in the fit: how far the formulas are off there is their stated error.
+The cost of wider addresses (more tokens, hidden and ffn) is left out. The stated error is that of
+points which the fit does not use.
 """
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-
-from cli.errors import UserError
 
 import numpy as np
 
 from rtl.interface.config import Config
 from sim.estimate.memories import memories
+from sim.estimate.points import POINTS, RESOURCES, Point
 
-POINTS = Path(__file__).with_name("points.toml")
-RESOURCES = ("LUT4", "FF", "DSP", "block RAM")
 MULTIPLIER_LUTS = 79
 """LUT4 of a MAC without a DSP, carry chains included: tests/sim/test_carry.py counts them."""
 BIAS_LUTS, BIAS_REGISTERS = 74, 72
 """LUT4 and FF of a lane of a position bias: `sim.synth position_bias` on 4, 8 and 16 lanes has 238,
 512 and 1,181 LUT4, and 48 FF a lane; the loader has 24 more."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """A synthesised accelerator.
-
-    Attributes
-    ----------
-    resources, array
-        What it takes, and what of that is the array.
-    held_out
-        It has no part in the fit.
-    """
-
-    config: Config
-    resources: dict[str, int]
-    array: dict[str, int]
-    held_out: bool
-
-
-@cache
-def points() -> tuple[Point, ...]:
-    """The measured points."""
-    found = tomllib.loads(POINTS.read_text())["point"]
-    return tuple(
-        Point(
-            config=Config(**entry["configuration"]),
-            resources={name: entry[name] for name in RESOURCES},
-            array=entry["array"],
-            held_out=entry["held_out"],
-        )
-        for entry in found
-    )
 
 
 def multipliers(config: Config) -> int:
@@ -83,7 +45,7 @@ def multipliers(config: Config) -> int:
 
 
 def _terms(config: Config) -> list[float]:
-    """What the rest is a linear function of."""
+    """The factors of the rest, a linear function."""
     further = config.tile_columns - config.lanes
     n, biased, windowed = config.lanes, int(config.bias_heads > 0), int(config.windows)
     choices = n * config.gated, n * (config.rotary_pairs > 0)
@@ -105,7 +67,7 @@ def _known(config: Config, luts_per_bit: float) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Fit:
-    """What was fitted: LUT4 of the array by accumulator bit, and the rest by `_terms`."""
+    """The coefficients: LUT4 of the array per accumulator bit, and the rest by `_terms`."""
 
     luts_per_bit: float
     rest: Mapping[str, np.ndarray]
@@ -124,17 +86,9 @@ class Fit:
         }
 
 
-def fitted(measured: tuple[Point, ...]) -> Fit:
-    """The least squares over these points.
-
-    Raises
-    ------
-    ValueError
-        They are too few to tell the coefficients apart.
-    """
+def fitted(measured: Sequence[Point]) -> Fit:
+    """The least squares over these points, which must determine all coefficients."""
     terms = np.array([_terms(p.config) for p in measured], float)
-    if np.linalg.matrix_rank(terms) < terms.shape[1]:
-        raise UserError(f"{len(measured)} points do not determine {terms.shape[1]} coefficients")
     square = [p for p in measured if p.config.ways == 1]
     bits = np.array([p.config.macs * p.config.acc_bits for p in square], float)
     wide = np.array([p.config.precise for p in square])
@@ -150,7 +104,7 @@ def fitted(measured: tuple[Point, ...]) -> Fit:
 @cache
 def fit() -> Fit:
     """The fit to all points that are not held out."""
-    return fitted(tuple(point for point in points() if not point.held_out))
+    return fitted([point for point in POINTS if not point.held_out])
 
 
 def estimate(config: Config) -> dict[str, int]:
@@ -160,25 +114,25 @@ def estimate(config: Config) -> dict[str, int]:
 
 def error(point: Point) -> dict[str, float]:
     """By resource: estimate / measured - 1 at a point."""
-    told = fit().of(point.config)
-    return {name: told[name] / point.resources[name] - 1 for name in RESOURCES}
+    found = estimate(point.config)
+    return {name: found[name] / point.resources[name] - 1 for name in RESOURCES}
 
 
 def largest_errors() -> dict[str, float]:
-    """By resource: the largest error, without its sign, at a point that had no part in the fit."""
-    held_out = [error(point) for point in points() if point.held_out]
+    """By resource: the largest error, without its sign, at a point that the fit does not use."""
+    held_out = [error(point) for point in POINTS if point.held_out]
     return {name: max(abs(entry[name]) for entry in held_out) for name in RESOURCES}
 
 
 def extrapolated(config: Config) -> list[str]:
-    """The choices that lie beyond every point's: `lanes 16 (measured: 4 to 8)`."""
+    """The choices beyond those of every point: `lanes 16 (measured: 4 to 8)`."""
     found = []
     for name in ("lanes", "tokens", "hidden", "ffn"):
-        known = [getattr(point.config, name) for point in points()]
+        known = [getattr(point.config, name) for point in POINTS]
         value, low, high = getattr(config, name), min(known), max(known)
         if not low <= value <= high:
             found.append(f"{name} {value} (measured: {low} to {high})")
-    widest = max(point.config.ways for point in points()) * config.lanes
+    widest = max(point.config.ways for point in POINTS) * config.lanes
     if config.tile_columns > widest:
         found.append(f"columns {config.tile_columns} (measured: up to {widest})")
     return found

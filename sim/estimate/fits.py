@@ -1,190 +1,97 @@
-"""Whether an accelerator fits a part, and what a board's memory brings."""
+"""The FPGAs that an accelerator fits."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from functools import cache
+from dataclasses import dataclass, replace
 from math import ceil
-from pathlib import Path
-from typing import Any
 
 from rtl.interface.config import Config
-from sim.estimate.area import estimate, multipliers, points
+from sim.estimate.area import estimate, multipliers
 
-PARTS = Path(__file__).with_name("parts.toml")
 FULL = 0.85
-"""Of the LUTs, from which on placing and routing get hard."""
-COUNTED = Config(lanes=4)
-"""The accelerator that was counted of every family."""
-ECP5 = {"LUT": "LUT4"}
-"""What the estimate calls a resource of a part, where it is called otherwise."""
-
-
-@dataclass(frozen=True)
-class Family:
-    """Parts of one kind.
-
-    Attributes
-    ----------
-    units
-        What one of each resource is.
-    products
-        DSPs of a product in the array, and of one outside it.
-    counted
-        What COUNTED took; None of the family that the estimate is fitted to.
-    like
-        The family that was counted in its place; "" for none.
-    """
-
-    name: str
-    units: str
-    products: tuple[Fraction, Fraction]
-    counted: Mapping[str, int] | None = None
-    like: str = ""
-
-    @property
-    def more(self) -> dict[str, float]:
-        """How many times the estimate of an ECP5 it takes, at least 1: by LUT, FF and block RAM."""
-        if self.counted is None:
-            return {}
-        (known,) = (point.resources for point in points() if point.config == COUNTED)
-        return {
-            name: max(1.0, number / known[ECP5.get(name, name)])
-            for name, number in self.counted.items()
-        }
+"""Share of the LUTs from which placing and routing get hard."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """An FPGA; `resources` are LUT, FF, DSP and block RAM, as its family calls them."""
+    """An FPGA and how many LUTs, flip-flops, DSPs of 18 x 18 bits and RAMs of 18 kbit it has."""
 
     name: str
     family: str
     resources: dict[str, int]
 
 
-@dataclass(frozen=True)
-class Memory:
-    """The largest memory of a board.
-
-    Attributes
-    ----------
-    bits, transfers
-        Data pins, and millions of transfers a second that each takes.
-    """
-
-    kind: str
-    mebibytes: int
-    bits: int
-    transfers: int
-
-    def megabytes_a_second(self, clock_mhz: float) -> float:
-        """At the pins: what no controller exceeds; 10^6 bytes.
-
-        SDRAM of a single data rate has the accelerator's clock, as long as it takes it.
-        """
-        rate = min(self.transfers, clock_mhz) if self.kind == "SDRAM" else self.transfers
-        return self.bits * rate / 8
-
-
-@dataclass(frozen=True)
-class Board:
-    """A board with a part of `parts`; its memory is None where it has none or it is not known."""
-
-    name: str
-    part: str
-    memory: Memory | None = field(default=None)
-
-
-@cache
-def _tables() -> dict[str, list[dict[str, Any]]]:
-    return tomllib.loads(PARTS.read_text())
-
-
-@cache
-def families() -> dict[str, Family]:
-    """The families that are known, by name."""
-    entries = {entry["name"]: entry for entry in _tables()["family"]}
-    found = {}
-    for name, entry in entries.items():
-        source = entries[entry.get("like", name)]
-        array, other = map(Fraction, source["products"])
-        found[name] = Family(
-            name=name,
-            units=entry["units"],
-            products=(array, other),
-            counted=source.get("counted"),
-            like=entry.get("like", ""),
-        )
-    return found
-
-
-@cache
-def parts() -> tuple[Part, ...]:
-    """The parts that are known."""
-    return tuple(Part(**entry) for entry in _tables()["part"])
-
-
-@cache
-def boards() -> tuple[Board, ...]:
-    """The boards that are known."""
-    found = []
-    for entry in _tables()["board"]:
-        memory = Memory(**entry["memory"]) if "memory" in entry else None
-        found.append(Board(entry["name"], entry["part"], memory))
-    return tuple(found)
-
-
-def outside(config: Config) -> int:
-    """Products outside the array: requantize, softmax and LayerNorm."""
-    return estimate(config)["DSP"] - multipliers(config)
-
-
-def needed(family: Family, config: Config) -> dict[str, int]:
-    """LUT, FF, DSP and block RAM as the family calls them, about.
-
-    DSPs are counted. The others are the estimate of an ECP5, which another family exceeds as far as
-    it did at COUNTED.
-    """
-    told, more, array = estimate(config), family.more, multipliers(config)
-    dsps = family.products[0] * array + family.products[1] * (told["DSP"] - array)
-    return {
-        name: ceil(dsps) if name == "DSP" else ceil(told[ECP5.get(name, name)] * more.get(name, 1))
-        for name in ("LUT", "FF", "DSP", "block RAM")
-    }
+HALF = ("Gowin GW2A", "Intel MAX 10")
+"""Families whose DSP takes two products of the array; more LUTs and flip-flops than the ECP5's."""
+_COUNTS = {
+    # FPGA-DS-02012, table 1.1; LUTs and flip-flops as nextpnr-ecp5 counts what can be placed.
+    "Lattice ECP5": {
+        "LFE5U-25": (24_288, 24_288, 28, 56),
+        "LFE5U-45": (43_848, 43_848, 72, 108),
+        "LFE5U-85": (83_640, 83_640, 156, 208),
+    },
+    # AMD DS180; DS190 for Zynq-7000.
+    "Xilinx 7 series": {
+        "XC7A35T": (20_800, 41_600, 90, 100),
+        "XC7A100T": (63_400, 126_800, 240, 270),
+        "XC7A200T": (134_600, 269_200, 740, 730),
+        "XC7K325T": (203_800, 407_600, 840, 890),
+        "XC7Z010": (17_600, 35_200, 80, 120),
+        "XC7Z020": (53_200, 106_400, 220, 280),
+    },
+    # AMD DS891; DS987 for the K26 (a ZU5EV).
+    "Xilinx UltraScale+": {
+        "XCK26": (117_120, 234_240, 1_248, 288),
+        "XCZU7EV": (230_400, 460_800, 1_728, 624),
+        "XCZU9EG": (274_080, 548_160, 2_520, 1_824),
+    },
+    # "Product Resources" of Gowin; M10-OVERVIEW of Intel, its M9K by twos.
+    "Gowin GW2A": {"GW2A-18": (20_736, 15_552, 48, 46), "GW2AR-18": (20_736, 15_552, 48, 46)},
+    "Intel MAX 10": {"10M50": (49_760, 49_760, 144, 91)},
+}
+PARTS = {
+    name: Part(name, family, dict(zip(("LUT", "FF", "DSP", "block RAM"), counts)))
+    for family, known in _COUNTS.items()
+    for name, counts in known.items()
+}
+"""FPGAs by name."""
 
 
 def shares(part: Part, config: Config) -> dict[str, float]:
-    """Needed of what the part has; infinite where it has none."""
-    wanted = needed(families()[part.family], config)
-    return {
-        name: wanted[name] / have if have else float("inf") for name, have in part.resources.items()
-    }
+    """How much of each resource of the part the accelerator takes.
+
+    LUTs and flip-flops of the ECP5, which a Xilinx needs no more of by `sim.synth --target xilinx7`
+    on 4 lanes; for those of HALF as many times more as Yosys counted on 4 lanes for the GW2A.
+    """
+    luts, flip_flops, dsps, blocks = estimate(config).values()
+    if part.family in HALF:
+        luts, flip_flops = ceil(luts * (15_085 / 13_333)), ceil(flip_flops * (17_040 / 16_065))
+        dsps -= multipliers(config) // 2
+    needed = luts, flip_flops, dsps, blocks
+    return {name: n / have for n, (name, have) in zip(needed, part.resources.items(), strict=True)}
 
 
-def missing(found: Mapping[str, float], errors: Mapping[str, float]) -> list[str]:
-    """What there is too little of by `shares`, when the estimate is as far off as its error."""
+def _missing(found: Mapping[str, float], errors: Mapping[str, float]) -> list[str]:
+    """Resources of `shares` that are too few if the estimate is as far off as its error."""
     margin = {"LUT": errors["LUT4"], "FF": errors["FF"]}
     return [name for name, share in found.items() if share * (1 + margin.get(name, 0)) > 1]
 
 
 def verdict(part: Part, config: Config, errors: Mapping[str, float]) -> str:
-    """`fits`; `fits, LUT tight`; or `no`, with what is missing and what would help.
+    """`fits`; `fits, LUT tight`; or `no`, the missing resources and what would help.
 
     errors
-        Of LUT4 and FF, as `area.largest_errors` has them: they are added to what is needed.
+        Of LUT4 and FF, as `area.largest_errors` has them: they are added to the estimate.
     """
     found = shares(part, config)
-    lacks = missing(found, errors)
-    if not lacks:
+    missing = _missing(found, errors)
+    if not missing:
         return "fits, LUT tight" if found["LUT"] * (1 + errors["LUT4"]) > FULL else "fits"
-    answer = f"no: {', '.join(lacks)}"
-    if lacks == ["DSP"]:
-        each, other = families()[part.family].products
-        fewer = int((part.resources["DSP"] - other * outside(config)) // each)
-        if fewer >= 0 and not missing(shares(part, replace(config, dsp_macs=fewer)), errors):
+    answer = f"no: {', '.join(missing)}"
+    if missing == ["DSP"]:
+        fewer = part.resources["DSP"] - estimate(config)["DSP"] + multipliers(config)
+        fewer *= 1 + (part.family in HALF)
+        if fewer >= 0 and not _missing(shares(part, replace(config, dsp_macs=fewer)), errors):
             answer += f"; with --dsp-macs {fewer} it fits"
     return answer

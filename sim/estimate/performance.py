@@ -3,41 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import cycle
 
 import numpy as np
 
-from golden.model import ROTARY_ONE, Layer, Model, Norm, Rotary, Shape
+from golden.model import ROTARY_ONE, Model, Norm, Rotary, Shape, Window
 from golden.random import random_model
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.command import GATE_SHIFT_MAX
 from rtl.interface.config import Config
 from sim.cycles.model import predict
-
-HEAD_SIZE = 64  # of a shape without a model, as in BERT
-
-
-def shape_of(config: Config, layers: int) -> Shape:
-    """An encoder as large as the limits: post-norm, heads of 64 channels where they divide hidden.
-
-    Raises
-    ------
-    ValueError
-        No encoder is so small or so large.
-    """
-    heads = max(1, config.hidden // HEAD_SIZE)
-    while config.hidden % heads:
-        heads -= 1
-    return Shape(
-        layers=layers,
-        hidden=config.hidden,
-        heads=heads,
-        head_size=config.hidden // heads,
-        ffn=config.ffn,
-        labels=min(2, config.labels),
-        vocabulary=2,  # has no influence: two rows are read a token, whatever there are
-        positions=config.tokens,
-        types=2,
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +44,7 @@ def performance(
     row_latency: int = 20,
     whole_last_layer: bool = False,
 ) -> Performance:
-    """Of the longest sequence that `model` and `config` take.
+    """The figures of the longest sequence that `model` and `config` take.
 
     Raises
     ------
@@ -79,14 +54,14 @@ def performance(
     width = config.stream_width
     program = compile_model(model, config, whole_last_layer=whole_last_layer)
     tokens = program.tokens
-    told = predict(program, tokens, stream_bytes=stream_bytes, row_latency=row_latency)
-    seconds = told.cycles / clock_mhz / 1e6
+    found = predict(program, tokens, stream_bytes=stream_bytes, row_latency=row_latency)
+    seconds = found.cycles / clock_mhz / 1e6
     stream = len(program.stream())
     rows = 2 * tokens * embedding_table(model, config.lanes).shape[1]
     return Performance(
         tokens=tokens,
-        cycles=told.cycles,
-        utilisation=sum(phase.macs for phase in told.phases) / config.macs / told.cycles,
+        cycles=found.cycles,
+        utilisation=sum(phase.macs for phase in found.phases) / config.macs / found.cycles,
         milliseconds=1e3 * seconds,
         a_second=1 / seconds,
         stream_bytes=stream,
@@ -97,24 +72,56 @@ def performance(
 
 
 def example(config: Config, layers: int) -> Model:
-    """A `plain_model` of `shape_of`, with a position bias where the hardware takes one."""
-    shape = shape_of(config, layers)
-    return plain_model(shape, biased=shape.heads <= config.bias_heads)
+    """A `plain_model` as large as the limits, with a position bias where the hardware takes one.
+
+    It is post-norm, with heads of 64 channels, as in BERT, where they divide hidden.
+
+    Raises
+    ------
+    ValueError
+        No encoder is so small or so large.
+    """
+    heads = max(1, config.hidden // 64)
+    while config.hidden % heads:
+        heads -= 1
+    shape = Shape(
+        layers=layers,
+        hidden=config.hidden,
+        heads=heads,
+        head_size=config.hidden // heads,
+        ffn=config.ffn,
+        labels=min(2, config.labels),
+        vocabulary=2,  # has no influence: two rows are read per token, however many there are
+        positions=config.tokens,
+        types=2,
+    )
+    return plain_model(shape, biased=heads <= config.bias_heads)
 
 
-def gated(layer: Layer) -> Layer:
-    """The layer with a gate as large as its feed-forward network's first half."""
-    ffn = layer.ffn
-    up = replace(ffn.up, table=None)
-    return replace(layer, ffn=replace(ffn, gate=ffn.up, up=up, gate_shift=GATE_SHIFT_MAX))
+def gated(model: Model) -> Model:
+    """The model with gates as large as its feed-forward networks, as ModernBERT's."""
+    layers = []
+    for layer in model.layers:
+        linear = layer.ffn.up
+        up = replace(linear, table=None)
+        ffn = replace(layer.ffn, gate=linear, up=up, gate_shift=GATE_SHIFT_MAX)
+        layers.append(replace(layer, ffn=ffn))
+    return replace(model, layers=tuple(layers))
 
 
-def turned(model: Model) -> Model:
+def rotary(model: Model) -> Model:
     """The model with a table of rotary positions for all layers, whose angles are 0."""
     size = model.shape.tokens, model.shape.head_size // 2
     table = Rotary(np.full(size, ROTARY_ONE, np.int16), np.zeros(size, np.int16))
     layers = tuple(replace(layer, rotary=0) for layer in model.layers)
     return replace(model, rotary=(table,), layers=layers)
+
+
+def local(model: Model) -> Model:
+    """The model with windows of 64 keys to both sides, but for every third layer, as ModernBERT."""
+    windows = cycle((None, Window(64, 64), Window(64, 64)))
+    layers = tuple(replace(x, window=window) for x, window in zip(model.layers, windows))
+    return replace(model, layers=layers)
 
 
 def plain_model(shape: Shape, *, biased: bool = False) -> Model:
@@ -132,7 +139,7 @@ def plain_model(shape: Shape, *, biased: bool = False) -> Model:
     embedding = replace(
         made.embedding, norm=plain(made.embedding.norm), token_low=None, position_low=None
     )
-    kept = tuple(
+    layers = tuple(
         replace(x, norm1=x.norm1 and plain(x.norm1), norm2=plain(x.norm2)) for x in made.layers
     )
-    return replace(made, embedding=embedding, layers=kept)
+    return replace(made, embedding=embedding, layers=layers)

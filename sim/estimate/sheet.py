@@ -1,21 +1,22 @@
-"""What the data sheet of a package says of area, bandwidth and latency."""
+"""Area, bandwidth and latency in the data sheet of a package."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from golden.model import Model, Shape
 from rtl.compile.fit import sized
-from rtl.compile.program import Program, compile_model
+from rtl.compile.program import compile_model
 from rtl.dma.bus import Bus
 from rtl.generate.package.expected import Expected, Latency
 from rtl.interface.config import Config
 from rtl.interface.options import LIMITS, options_of
 from sim.cycles.dma import predict_dma
 from sim.cycles.model import predict
-from sim.estimate.area import RESOURCES, estimate, extrapolated, largest_errors
+from sim.estimate.area import estimate, extrapolated, largest_errors
 from sim.estimate.performance import plain_model
 
 # The vocabulary has no influence: two rows are read a token, whatever there are.
@@ -61,10 +62,10 @@ def expected(config: Config, bus: Bus | None = None) -> Expected:
             Latency(model=name, limits=limits, tokens=n, cycles=predict(program, n).cycles)
             for n in lengths
         ]
-    shipped = programs[0]
+    shipped, width = programs[0], config.stream_width
     return Expected(
         resources=estimate(config),
-        errors={name: largest_errors()[name] for name in RESOURCES},
+        errors=largest_errors(),
         extrapolated=extrapolated(config),
         options={" ".join(options_of(other, config)): estimate(other) for other in _others(config)},
         latencies=latencies,
@@ -72,9 +73,16 @@ def expected(config: Config, bus: Bus | None = None) -> Expected:
         slow_lengths=lengths,
         slow={
             brought: [predict(shipped, n, stream_bytes=brought).cycles for n in lengths]
-            for brought in _halves(config.stream_width)
+            for brought in (width >> k for k in range(width.bit_length()))
         },
-        late={} if bus is None else _late(shipped, bus, lengths),
+        late={
+            latency: [
+                predict_dma(shipped, [1] * n, [0] * n, bus=bus, latency=latency).cycles
+                for n in lengths
+            ]
+            for latency in MEMORY_LATENCIES
+            if bus is not None
+        },
     )
 
 
@@ -83,10 +91,8 @@ def _taking(model: Model, config: Config) -> Config:
     free = {name: getattr(config, name) for name in config.as_dict() if name not in LIMITS}
     tokens = min(config.tokens, model.shape.tokens)
     needed = sized([model], free | {"tokens": tokens})
-    return replace(
-        config,
-        **{name: max(getattr(config, name), getattr(needed, name)) for name in LIMITS},
-    )
+    limits = {name: max(getattr(config, name), getattr(needed, name)) for name in LIMITS}
+    return replace(config, **limits)
 
 
 def _others(config: Config) -> Iterator[Config]:
@@ -96,25 +102,7 @@ def _others(config: Config) -> Iterator[Config]:
     changes += [{name: True} for name in ("windows", "rms_norm", "gated")]
     changes += [{name: 2 * getattr(config, name)} for name in LIMITS]
     for change in changes:
-        try:
+        with suppress(ValueError):  # beyond the limits of Config
             other = replace(config, **change)
-        except ValueError:  # beyond what there is
-            continue
-        if other != config:
-            yield other
-
-
-def _halves(width: int) -> Iterator[int]:
-    while width:
-        yield width
-        width //= 2
-
-
-def _late(program: Program, bus: Bus, lengths: list[int]) -> dict[int, list[int]]:
-    """Cycles by latency of the memory behind the read master."""
-    return {
-        latency: [
-            predict_dma(program, [1] * n, [0] * n, bus=bus, latency=latency).cycles for n in lengths
-        ]
-        for latency in MEMORY_LATENCIES
-    }
+            if other != config:
+                yield other

@@ -47,7 +47,11 @@ def cell_models() -> str:
     share = Path(found.origin).with_name("share") / "ecp5"
     text = _SPECIFY.sub("", "\n".join((share / name).read_text() for name in FILES))
     theirs = [match[0] for match in _MODULE.finditer(text) if match[1] in MODELLED]
-    return "\n\n".join([*theirs, CELLS.read_text()])
+    names = [f"INITVAL_{number:02X}" for number in range(64)]
+    words = "".join(f"  parameter [319:0] {name} = 0;\n" for name in names)
+    words += f"  localparam [20479:0] INIT = {{{', '.join(reversed(names))}}};\n"
+    ours = CELLS.read_text().replace("  // INIT", f"{words}  // INIT")
+    return "\n\n".join([*theirs, ours])
 
 
 def netlist(design: Design) -> Design:

@@ -16,7 +16,7 @@ from cli.words import counted
 from rtl.interface.config import Config, array
 from rtl.interface.options import add_config_options, config_of
 from sim.design import Design, generated
-from sim.estimate.fits import Part, parts
+from sim.estimate import fits
 from sim.report import table
 from sim.synth import osu018, xilinx7
 from sim.synth.ecp5 import (
@@ -84,7 +84,7 @@ FREQ = (1.0, 1000.0)
 """Least and most MHz of --freq."""
 
 
-def describe(cost: Cost, part: Part, parts: bool = False) -> str:
+def describe(cost: Cost, part: fits.Part, parts: bool = False) -> str:
     """The figures as a table, with the worst path below; `parts` adds a table of the unit's parts.
 
     part
@@ -271,7 +271,7 @@ def _ecp5(design: Design, config: Config, options: argparse.Namespace) -> None:
         speed = throughput(config, cost.median.fmax_mhz, cost.resources["DSP"])
     if options.json is not None:
         write_json(options.json, {"target": ECP5, "part": options.part} | figures(cost, speed))
-    (part,) = (one for one in parts() if one.name == options.part)
+    part = fits.PARTS[options.part]
     shape = array(config.lanes, config.tile_columns)
     print(f"{cost.unit}, {shape}, {part.name}F speed grade 6")
     print(describe(cost, part, options.parts))

@@ -15,7 +15,7 @@ from cli.files import locked, write_if_changed, write_json
 from cli.machine import GENERATED
 
 from sim.design import Design
-from sim.estimate.fits import parts as parts_known
+from sim.estimate import fits
 from sim.synth import passes, tools
 from sim.synth.fold import FLIP_FLOP, Folded
 from sim.synth.parts import cells_by_part
@@ -161,8 +161,8 @@ def _map(design: Design, folder: Path, netlist: Path) -> None:
 
 def _check_room(name: str, used: Mapping[str, int], part: str) -> None:
     """SynthesisError where the part has less than the unit takes: nextpnr would try for hours."""
-    (known,) = (one for one in parts_known() if one.name == part)
-    there = known.resources | {"LUT4": known.resources["LUT"]}
+    known = fits.PARTS[part].resources
+    there = known | {"LUT4": known["LUT"]}
     for resource, number in used.items():
         if number > there[resource]:
             hint = ", --dsp-macs for products in LUTs" if resource == "DSP" else ""

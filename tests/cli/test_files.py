@@ -8,7 +8,7 @@ from cli.errors import UserError
 import pytest
 
 from golden import store
-from tb import sequences, vectors
+from tb import vectors
 
 
 def names(folder: Path) -> list[str]:
@@ -65,7 +65,6 @@ def test_what_stands_where_a_file_or_folder_goes(tmp_path):
 
 READERS: dict[str, Callable[[Path], object]] = {
     store.DESCRIPTION: lambda file: store.info_of(file.parent),
-    "ids": sequences.from_file,
     vectors.INDEX: lambda file: list(vectors.read(file.parent, "softmax")),
 }
 

@@ -248,7 +248,7 @@ def test_the_export_computes_golden_s_logits(made: Made, tmp_path: Path) -> None
         assert message in ended.stdout + ended.stderr
 
 
-def test_what_is_not_taken_is_refused(made: Made, tmp_path: Path, capsys: Any) -> None:
+def test_what_is_not_taken_is_refused(made: Made, capsys: Any) -> None:
     def refused(main: Callable[[list[str]], int], arguments: list[str], message: str) -> None:
         assert main(arguments) == 2
         assert re.search(message, capsys.readouterr().err.splitlines()[-1])
@@ -258,8 +258,6 @@ def test_what_is_not_taken_is_refused(made: Made, tmp_path: Path, capsys: Any) -
     refused(classify.main, [" ", *common], "the path of the .* is empty")
     refused(classify.main, [file, "--tokens", "4", *common], "limit is 4: give --tokens 5")
     refused(classify.main, ["missing", *common], "missing cannot be read .it does not exist")
-    (tmp_path / "ids").write_text("0 1\n")
-    refused(vectors.main, [*common, "--ids", str(tmp_path / "ids")], "whose ids are the numbers")
     if made.inputs == IMAGES:  # which the digits are at hand for
         return
     model = ["--model", str(made.folder)]

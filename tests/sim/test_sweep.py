@@ -87,78 +87,28 @@ def test_the_figures_of_a_shape(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert cut["total_cycles"] < whole["total_cycles"]
 
 
-def test_a_position_bias_costs_its_words_and_a_cycle_where_a_softmax_is_awaited(
-    tmp_path: Path,
-) -> None:
-    """Of one head: 3 row tiles are 6 words of 2 planes each, and the descriptor has 8 words.
+def test_words_behind_a_shape(tmp_path: Path) -> None:
+    """A gate multiplies as much as the network's first half; tables cost cycles alone."""
 
-    It takes 2 cycles to be checked, and the payload one more. In each of both layers the array
-    waits for the first softmax, which is longer than the scores of a row tile, and for the last.
-    """
-    options = (*SMALL, "--tokens", "10", "--whole-last-layer")
-    plain = found(tmp_path / "plain.json", *options)
-    biased = found(tmp_path / "biased.json", *options, "--position-bias")
-    assert biased["model"] == plain["model"] + ", position bias"
-    assert biased["macs"] == plain["macs"]
-    more = biased["total_cycles"] - plain["total_cycles"]
-    assert more == 8 + 2 + 12 + 1 + 2 * 2
+    def one(words: str) -> Any:
+        shape = ["--shape", f"3,16,32{words}", "--lanes", "4", "--whole-last-layer"]
+        return found(tmp_path / "one.json", *shape, "--tokens", "200")
 
-
-def test_rotary_positions_cost_their_words_alone(tmp_path: Path) -> None:
-    """Of one head of 16 channels: 3 row tiles of 8 pairs, cos and sin, are 48 words of 2 planes."""
-    options = (*SMALL, "--tokens", "10", "--whole-last-layer")
-    plain = found(tmp_path / "plain.json", *options)
-    turned = found(tmp_path / "turned.json", *options, "--rotary")
-    assert turned["model"] == plain["model"] + ", rotary positions"
-    assert turned["macs"] == plain["macs"]
-    assert turned["total_cycles"] - plain["total_cycles"] == 8 + 2 + 96 + 1
-
-
-def test_a_gate_is_a_layer_more(tmp_path: Path) -> None:
-    """Of 10 tokens, 16 channels and 32 hidden ones: 3 row tiles by 8 column tiles of 16 cycles."""
-    options = (*SMALL, "--tokens", "10", "--whole-last-layer")
-    plain = found(tmp_path / "plain.json", *options)
-    gated = found(tmp_path / "gated.json", *options, "--gated")
-    assert gated["model"] == plain["model"] + ", gated"
-    assert gated["macs"] - plain["macs"] == 2 * 10 * 16 * 32
-    assert gated["active"] - plain["active"] == 2 * 3 * 8 * 16
-
-
-def test_windows_in_the_layers_that_have_them(tmp_path: Path) -> None:
-    """Of 10 tokens, row tiles of 4 and one head of 16 channels: the pairs that are seen, and the
-    keys whose tiles have some, for each of the three row tiles of queries.
-
-    A tile of scores takes 16 cycles, the context one for each key and each of its four tiles.
-    """
-    options = (*SMALL, "--tokens", "10", "--whole-last-layer")
-
-    def attend(*windows: str) -> tuple[list[dict], str]:
-        given = [word for window in windows for word in ("--window", window)]
-        one = found(tmp_path / "one.json", *options, *given)
-        return [x for x in one["phases"] if x["opcode"] == "ATTEND"], one["model"]
-
-    for window, pairs, keys in (
-        ("0,0", 10, (4, 4, 2)),
-        ("all,0", 55, (4, 8, 10)),
-        ("1,1", 28, (8, 10, 6)),
-        ("4,4", 70, (8, 10, 6)),
-        ("5,all", 90, (10, 10, 10)),
-        ("all,all", 100, (10, 10, 10)),
-    ):
-        tiles = sum(-(-count // 4) for count in keys)
-        for phase in attend(window)[0]:
-            assert phase["macs"] == 2 * pairs * 16
-            assert phase["active"] == 16 * tiles + 4 * sum(keys)
-    phases, model = attend("all,all", "0,0")
-    assert len(phases) == 2
-    assert model == f"{attend()[1]}, windows in turn: all,all; 0,0"
-    assert [phase["macs"] for phase in phases] == [2 * 100 * 16, 2 * 10 * 16]
+    plain = one("")
+    assert one(",gated")["macs"] - plain["macs"] == 3 * 200 * 16 * 32
+    for word in (",bias", ",rotary"):
+        made = one(word)
+        assert (made["model"], made["macs"]) == (f"3,16,32{word}", plain["macs"])
+        assert made["total_cycles"] > plain["total_cycles"]
+    unseen = sum(max(0, q - 64) + max(0, 200 - 65 - q) for q in range(200))
+    assert plain["macs"] - one(",local")["macs"] == 2 * 2 * 16 * unseen
+    assert one(",rotary,gated,local")["macs"] < one(",gated,rotary")["macs"]
 
 
 def test_with_dma_a_row_a_length(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--quantized", folder, "--lanes", "4", "--dma", "--latency", "40"]
+    options = ["--quantized", folder, "--lanes", "4", "--dma", "--row-latency", "40"]
     rows = found(tmp_path / "out.json", *options, "--tokens", "4,8")
     lines = capsys.readouterr().out.splitlines()[2:]
     for row, line, length in zip(rows, lines, (4, 8)):
@@ -251,8 +201,8 @@ def test_texts_a_second(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     """The shipped model on five sentences: their lengths, and a row a batch and rate."""
     options = ["--data", "rotten-tomatoes", "--texts", "5", "--lanes", "8", "--tokens", "30"]
     lists = ["--batch", "64,128", "--stream-bytes", "1,8"]
-    rows = found(tmp_path / "out.json", *options, *lists)
     classifier = QuantizedModel.load(ensure(), None)
+    rows = found(tmp_path / "out.json", *options, *lists)
     texts = rotten_tomatoes("test")[:5]
     lengths = [len(classifier.tokens(text.text, max_tokens=30).ids) for text in texts]
     assert [(row["memory"], row["stream_bytes"]) for row in rows] == [
@@ -300,23 +250,19 @@ def test_bert_base(tmp_path: Path) -> None:
         ("--lanes 4,", "'' is not a whole number"),
         ("--tokens 5,0", "0 is out of range: it must be 1 or more"),
         ("--shape 12,768", "'12,768' is no shape: give layers, hidden size and feed-forward"),
+        ("--shape 2,16,32,gate", "'2,16,32,gate' is no shape: give layers, hidden size and feed"),
         ("--shape 2,16,32 --model models/bert-tiny-imdb", "--model needs a model, --shape is none"),
         ("--shape 2,16,32 --batch 64", "--batch needs a model, --shape is none"),
-        ("--position-bias", "--position-bias is for --shape: a model has one or not"),
-        ("--window 1,1", "--window is for --shape: the layers of a model have windows or not"),
-        ("--rotary", "--rotary is for --shape: the layers of a model are or are not"),
-        ("--gated", "--gated is for --shape: the layers of a model are or are not"),
-        ("--shape 2,16,32 --window 64", "'64' is no window: give the keys before and those behind"),
-        ("--shape 2,16,32 --window 64,x", "'x' is not a whole number"),
-        ("--shape 2,16,32 --window 8192,1", "'8192,1': before is 8192; allowed 0..8191"),
         ("--shape 2,16,0", "0 is out of range"),
         ("--play --dma", "--play is for the accelerator without --dma"),
         ("--batch 64 --dma", "--batch is for the accelerator without --dma"),
+        ("--stream-ahead 9 --dma", "--stream-ahead is of streams: --dma has --data-bits"),
+        ("--batch 64 --data-bits 32", "--data-bits is for the accelerator with --dma"),
         ("--batch 64 --play", "--batch predicts: `python -m sim.regress --batch` plays batches"),
         ("--texts 5", "--texts is for --batch: give both or none"),
         ("--data imdb", "--data is for --batch: give both or none"),
         ("--batch 64 --data nowhere.csv", "nowhere.csv"),
-        ("--dma --table --lanes 4,8", "--table is of one accelerator: give one of --lanes"),
+        ("--tokens 513", "--tokens is 513: the model takes 1..512"),
     ],
 )
 def test_what_is_refused(line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from rtl.compile.program import compile_model
 from rtl.interface.config import Config
 from sim.cycles.model import predict
 from sim.design import described
-from sim.estimate.fits import parts
+from sim.estimate.fits import PARTS
 from sim.estimate.performance import example
 from sim.phases import work
 from sim.synth import __main__ as command
@@ -24,7 +24,7 @@ from sim.synth.throughput import throughput
 from tests.ending import refusal
 from tests.sim.conftest import Accumulator
 
-(LARGEST,) = (part for part in parts() if part.name == place.PART)
+LARGEST = PARTS[place.PART]
 
 
 class Product(wiring.Component):
@@ -226,7 +226,7 @@ def test_registers_beside_a_multiplier_are_folded_and_counted(tmp_path):
     assert cost.resources == {"LUT4": 0, "FF": 32, "DSP": 1, "block RAM": 0}
     assert (cost.folded.dsp_inputs, cost.folded.dsp_outputs) == (1, 1)
     assert cost.folded.flip_flops == 32
-    (small,) = (part for part in parts() if part.name == "LFE5U-25")
+    small = PARTS["LFE5U-25"]
     told = command.describe(cost, small)
     assert ["DSP", "1", "28", "3.6", "%"] in [line.split() for line in told.splitlines()]
     assert "32 of the FF lie inside: 0 output registers of block RAMs, 1 of DSPs" in told

@@ -13,7 +13,7 @@ from quant.texts.data_file import Review
 from sim import vectors as command
 from tb import vectors
 from tb.cut import UNITS, Tensor, Traced, cut
-from tb.sequences import Sequence, from_file
+from tb.sequences import Sequence
 from tests import zoo
 from tests.ending import exit_code
 from tests.golden.reference import (
@@ -106,24 +106,13 @@ def test_real_reviews_by_every_unit(
         assert values(case.outputs["acc"]) == expected
 
 
-def test_index_says_what_the_arrays_are(model_folder: Path, tmp_path: Path) -> None:
-    """Names, shapes and directions as in the files, values within the format; no other file."""
+def test_the_index_lists_every_file(model_folder: Path, tmp_path: Path) -> None:
     out, given = tmp_path / "vectors", ("--quantized", model_folder)
     assert run_command(*given, "--out", out, "--tokens", 9, "--samples", 1) == 0
-    index = json.loads((out / vectors.INDEX).read_text())
-    assert set(index["units"]) == set(UNITS)
-    listed = {out / vectors.INDEX}
-    for cases in index["units"].values():
-        for case in cases:
-            listed.add(out / case["npz"])
-            with np.load(out / case["npz"]) as arrays:
-                assert set(arrays.files) == set(case["arrays"])
-                for name, array in case["arrays"].items():
-                    assert list(arrays[name].shape) == array["shape"]
-                    minimum = -(1 << array["bits"] - 1) if array["signed"] else 0
-                    assert minimum <= arrays[name].min()
-                    assert arrays[name].max() < minimum + (1 << array["bits"])
-    assert listed == {path for path in out.rglob("*") if path.is_file()}
+    units = json.loads((out / vectors.INDEX).read_text())["units"]
+    assert set(units) == set(UNITS)
+    listed = {out / file for files in units.values() for file in files}
+    assert listed | {out / vectors.INDEX} == {path for path in out.rglob("*") if path.is_file()}
     assert len(listed) > 20
 
 
@@ -182,7 +171,6 @@ def refused(capsys: pytest.CaptureFixture, *arguments: object) -> str:
         (("--text", "  "), "the text is empty"),
         (("--tokens", 2), "the limit of 2 tokens leaves no room for the text"),
         (("--samples", 5001), "--samples 5001: it must lie in 1..5000"),
-        (("--ids", "nowhere.txt"), "--ids: nowhere.txt does not exist"),
     ],
 )
 def test_bad_arguments(
@@ -197,12 +185,6 @@ def test_bad_arguments(
     assert not out.exists()
 
 
-def test_missing_model(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert "holds no quantized model: calibrate first" in refused(
-        capsys, "--quantized", tmp_path / "nothing"
-    )
-
-
 def test_a_foreign_folder_is_left_alone(
     model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -212,50 +194,15 @@ def test_a_foreign_folder_is_left_alone(
     assert sorted(model_folder.iterdir()) == before
 
 
-def test_a_bad_sequence_leaves_the_old_vectors(
-    model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    out, ids = tmp_path / "vectors", tmp_path / "ids.txt"
-    arguments = ("--quantized", model_folder, "--out", out, "--unit", "rsqrt")
-    assert run_command(*arguments, "--text", "fine") == 0
+def test_a_bad_sequence_leaves_the_old_vectors(tmp_path: Path) -> None:
+    out, model = tmp_path / "vectors", random_model(SHAPES["bert-tiny"], 0)
+    good, bad = (Sequence((4, last), (0, 0), (1, 1), "") for last in (5, 30522))
+    vectors.write(out, model, [good], ["rsqrt"], 9, {})
     before = (out / vectors.INDEX).read_text()
-    ids.write_text("1 2 3\n4 30522\n")
-    capsys.readouterr()
-    assert "ids[1] is 30522; allowed 0..30521" in refused(capsys, *arguments, "--ids", ids)
+    with pytest.raises(ValueError, match=r"ids\[1\] is 30522; allowed 0\.\.30521"):
+        vectors.write(out, model, [good, bad], ["rsqrt"], 9, {})
     assert (out / vectors.INDEX).read_text() == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["ids.txt", "model", "vectors"]
-
-
-def test_sequences_of_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "ids"
-    path.write_text('# two\n1 2 3\n\n4,5\n{"ids": [6, 7], "attend": [1, 0], "types": [0, 1]}\n')
-    assert [(x.ids, x.types, x.attend) for x in from_file(path)] == [
-        ((1, 2, 3), (0, 0, 0), (1, 1, 1)),
-        ((4, 5), (0, 0), (1, 1)),
-        ((6, 7), (0, 1), (1, 0)),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"1 2\n3 x\n", "ids:2: '3 x' is no sequence: give token ids"),
-        (b'{"ids": [1.5]}', "is no sequence"),
-        (b'{"ids": []}', "is no sequence"),
-        (b'{"tokens": [1]}', "is no sequence"),
-        (b'{"ids": [1]', "is no sequence"),
-        (b"1 2_000 3", "is no sequence"),
-        ("1 \u0663".encode(), "is no sequence"),
-        (b'{"ids": [1], "ids": [2]}', "is no sequence"),
-        (b"# nothing\n\n", "ids: holds no sequence"),
-        (b"\xff\xfe", "ids: not UTF-8 text"),
-    ],
-)
-def test_bad_sequence_files(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "ids"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=message.replace("[", r"\[")):
-        from_file(path)
+    assert [path.name for path in tmp_path.iterdir()] == ["vectors"]
 
 
 def test_a_text_is_tokenised_as_the_checkpoint_says(tmp_path: Path) -> None:

@@ -21,10 +21,8 @@ from sim.design import Design, Port, generated
 from sim.machine.unit import NativePorts, finish, library
 from verify.fuzz.subject import config
 from verify.mutate import inferences
-from verify.mutate.netlist import SELECTOR, SELECTOR_BITS, Mutant, with_selector
+from verify.mutate.netlist import FLAGS, SELECTOR, SELECTOR_BITS, Mutant, with_selector
 
-#: Yosys writes operands of unequal widths.
-FLAGS = ("-Wno-lint", "-Wno-fatal")
 #: Tests of a bench that need files of the user, or a simulator.
 LEFT_OUT = {"real_reviews", "case", "small"}
 CHUNK = 10
@@ -58,27 +56,23 @@ class Job:
     def program(self) -> Path:
         """The library or program with all mutants, built where it is missing."""
         if self.unit == ACCELERATOR:
-            return inferences.program(self.design, FLAGS)
+            return inferences.program(self.design)
         return library(self.design, variant="-mutants", flags=FLAGS)
 
 
 def exercises(unit: str) -> dict[str, Callable[[Any], Any]]:
     """The tests of tb/bench_<unit>.py by name, the exhaustive ones included."""
-    module = importlib.import_module(f"tb.bench_{unit}")
-    found: dict[str, Callable[[Any], Any]] = {}
-    for value in vars(module).values():
-        if hasattr(value, "generate_tests"):
-            for test in value.generate_tests():
-                if test.name.partition("/")[0] not in LEFT_OUT:
-                    found[test.name] = partial(test.func, **test.kwargs)
-    return found
-
-
-def design_with(unit: str, config: Config, verilog: str) -> Design:
-    """The design of a unit with other Verilog, which has the selector as a further input."""
-    selector = Port(is_input=True, width=SELECTOR_BITS)
-    sound = generated(unit, config)
-    return dataclasses.replace(sound, verilog=verilog, ports=sound.ports | {SELECTOR: selector})
+    tests = [
+        test
+        for value in vars(importlib.import_module(f"tb.bench_{unit}")).values()
+        if hasattr(value, "generate_tests")
+        for test in value.generate_tests()
+    ]
+    return {
+        test.name: partial(test.func, **test.kwargs)
+        for test in tests
+        if test.name.partition("/")[0] not in LEFT_OUT
+    }
 
 
 def prepared(unit: str, config: Config, whole: str, mutants: Sequence[Mutant]) -> Job:
@@ -91,9 +85,12 @@ def prepared(unit: str, config: Config, whole: str, mutants: Sequence[Mutant]) -
     Different
         The bench fails without a mutant.
     """
-    design = design_with(unit, config, with_selector(whole, mutants))
-    names = inferences.exercises() if unit == ACCELERATOR else tuple(exercises(unit))
-    job = Job(unit, design, names)
+    sound, selector = generated(unit, config), Port(is_input=True, width=SELECTOR_BITS)
+    design = dataclasses.replace(
+        sound, verilog=with_selector(whole, mutants), ports=sound.ports | {SELECTOR: selector}
+    )
+    of_unit = inferences.exercises() if unit == ACCELERATOR else exercises(unit)
+    job = Job(unit, design, tuple(of_unit))
     program, cycles = job.program(), {}
     for name in job.order:
         why, cycles[name] = played(job, program, 0, name)
@@ -108,7 +105,7 @@ def played(job: Job, program: Path, mutant: int, name: str) -> tuple[str, int]:
     Those of the accelerator count as none.
     """
     if job.unit == ACCELERATOR:
-        return inferences.played(job.design, FLAGS, mutant, name), 0
+        return inferences.played(job.design, mutant, name), 0
     ports = NativePorts(program, job.design, **{SELECTOR: mutant})
     try:
         finish(exercises(job.unit)[name](ports))
@@ -122,7 +119,7 @@ def played(job: Job, program: Path, mutant: int, name: str) -> tuple[str, int]:
 def differs(job: Job, program: Path, mutant: int) -> bool:
     """Whether a mutant changes an output on random inputs, beside the sound unit."""
     if job.unit == ACCELERATOR:
-        return inferences.differs(job.design, FLAGS, mutant)
+        return inferences.differs(job.design, mutant)
     ports = json.loads(job.design.sheet)["ports"]
     rng = np.random.default_rng(1)
     given = {

