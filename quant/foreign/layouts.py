@@ -483,9 +483,10 @@ class Reading:
             self.notes.insert(0, f"config.json names no architectures: by its weights {named}")
         if found:
             return found[0]
+        said = f"the task {asked}" if asked else f"architectures {classes}"
         raise CheckpointError(
-            f"config.json: architectures is {classes}, the task {asked}, and the weights have "
-            f"{', '.join(behind) or 'no head'}: it must be a head of {' or '.join(names)}; "
+            f"config.json: {said}, and the weights have {', '.join(behind[:3]) or 'no head'}: "
+            f"nothing here computes its head, which must be that of {' or '.join(names)}; "
             f"--task {EMBEDDING} takes the encoder without it"
         )
 

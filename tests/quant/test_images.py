@@ -195,7 +195,7 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], dict[str, Any], str]] = {
     "class and mean": ("dinov2", "ForImageClassification", {}, {}, "ForImage.* its head"),
     "before the norm": ("clip", "ForImageClassification", {}, {}, "ForImage.* its head"),
     "attention pooling": ("siglip_vision_model", "VisionModel", {}, {}, "pools the patches"),
-    "classes": ("vit", "Model", {"architectures": ["ViTX"]}, {}, r"\['ViTX'\]: .* its head"),
+    "classes": ("vit", "Model", {"architectures": ["ViTX"]}, {}, r"\['ViTX'\], .* its head"),
     "swiglu": ("dinov2", "Model", {"use_swiglu_ffn": True}, {}, "the outputs differ"),
     "positions": ("vit", "Model", {"image_size": 16}, {"size": 16}, "4 x 4 patches .* 9 positions"),
     "patch": ("vit", "Model", {"patch_size": 3}, {}, r"must be \(24, 3, 3, 3\)"),
