@@ -15,8 +15,6 @@ from cli.options import LANES as DEFAULT_LANES
 from cli.options import Parser, add_json, positive, whole
 from cli.progress import progress, stage
 
-import numpy as np
-
 from golden.model import Model, Window
 from quant import reader
 from quant.calibrate import DEFAULT_DATA
@@ -34,6 +32,7 @@ from sim.cycles.model import Phase, Prediction, predict
 from sim.cycles.sweep import Case, layers
 from sim.estimate.area import estimate
 from sim.estimate.performance import example, gated, turned
+from sim.machine.inference import Loaded
 from sim.options import (
     ROW_LATENCY,
     add_lane_options,
@@ -43,12 +42,12 @@ from sim.options import (
     lane_number,
     lanes_of,
     listed,
+    memory_of,
     quantized_of,
     shape_of,
 )
 from sim.phases import CLOCK_MHZ, work
 from sim.report import table
-from sim.reviews import Setup
 from tb.trace import CAUSES
 
 DESCRIPTION = """\
@@ -455,28 +454,17 @@ Told = tuple[Case, dict[str, object]]
 def _streamed(options: argparse.Namespace, model: Model, program: Program) -> Iterator[Told]:
     """Each length and rate, played where asked for."""
     config, dsp = program.config, estimate(program.config)["DSP"]
-    ahead, latency = options.stream_ahead, options.row_latency
-    rows = embedding_table(model, config.lanes) if options.play else np.empty(0)
+    table = embedding_table(model, config.lanes) if options.play else None
     for tokens, rate in product(options.tokens, options.stream_bytes or [None]):
-        found = predict(program, tokens, stream_bytes=rate, stream_ahead=ahead, row_latency=latency)
+        memory = memory_of(options) | {"stream_bytes": rate}
+        found = predict(program, tokens, **memory)
         played = None
-        if options.play:
+        if table is not None:
             stage(f"playing {tokens:,} tokens on {config.lanes} x {config.tile_columns}")
-            setup = Setup(
-                model=model,
-                config=config,
-                program=program,
-                rows=rows,
-                stream_bytes=rate,
-                stream_ahead=ahead,
-                row_latency=latency,
-                stalls=None,
-            )
-            played = sweep.play(setup, tokens, found)
+            played = sweep.play(Loaded(program, table), model, tokens, memory)
         width = rate or config.stream_width
-        memory = {"stream_bytes": width, "stream_ahead": ahead, "row_latency": latency}
-        columns = config.tile_columns
-        yield Case(config.lanes, columns, tokens, width, dsp, found, played), memory
+        case = Case(config.lanes, config.tile_columns, tokens, width, dsp, found, played)
+        yield case, memory | {"stream_bytes": width}
 
 
 def _fetched(

@@ -6,51 +6,39 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from rtl.interface.operation import Error
-from sim.machine.job import Action, Client, Packets
-from sim.machine.result import Played, Result
-from verify.fuzz.account import Verdict, account
+from sim.machine.inference import Action, Packets
+from sim.machine.result import Result
+from verify.fuzz.account import Right, account
 from verify.fuzz.job import Case, Run
 from verify.fuzz.subject import Subject
 
 BUSY, DONE = 1, 2
 
 
-def judge(case: Case, subjects: Sequence[Subject], shown: Played) -> list[str]:
+def judge(
+    case: Case, subjects: Sequence[Subject], shown: Sequence[tuple[int, Result]]
+) -> list[str]:
     """What is wrong with the case, a line each; none when nothing is.
 
     case, subjects
         As `verify.fuzz.cases.built` gives them.
     shown
-        What it showed.
+        As `verify.fuzz.play.shown` gives it.
     """
     found: list[str] = []
-    plan, place = list(zip(case.runs, subjects)), 0
     model = tokens = Packets(b"", b"")
-    for seen in shown.runs:
-        run, subject = plan[place]
-        again = run.client & Client.REST and seen.end != "skipped"
+    for place, seen in shown:
+        run = case.runs[place]
         rests = [bool(seen.model_rest), bool(seen.tokens_rest)]
         logits = None if any(rests) else run.logits
         if all(rests):
-            logits = plan[place - 1][0].behind
+            logits = case.runs[place - 1].behind
         model = model if seen.model_rest else run.model
         tokens = tokens if seen.tokens_rest else run.tokens
-        if seen.end != "skipped":
-            found += [
-                f"run {place}: {text}"
-                for text in _run(
-                    run,
-                    subject,
-                    seen,
-                    model.after(seen.model_from),
-                    tokens.after(seen.tokens_from),
-                    logits,
-                )
-            ]
-        left = seen.model_taken < len(model.last) or seen.tokens_taken < len(tokens.last)
-        if not (again and left):
-            place += 1
-    return found + shown.wrong
+        given = model.after(seen.model_from), tokens.after(seen.tokens_from)
+        wrong = _run(run, subjects[place], seen, *given, logits)
+        found += [f"run {place}: {text}" for text in wrong]
+    return found + [text for _, seen in shown for text in seen.wrong]
 
 
 def _run(
@@ -99,7 +87,7 @@ def _run(
 
 
 def _logits(
-    expected: tuple[int, ...] | None, verdict: Verdict, seen: Result, code: Error
+    expected: tuple[int, ...] | None, verdict: Right, seen: Result, code: Error
 ) -> Iterator[str]:
     logits, lasts = tuple(seen.logits.tolist()), list(seen.lasts)
     wanted = [last - 1 for last in accumulate(verdict.packets) if last <= len(logits)]

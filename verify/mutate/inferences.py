@@ -9,28 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cli.errors import Different
-
 import numpy as np
 
-from golden.encoder import run as golden
 from golden.model import Attention, FeedForward, Linear, Model
 from golden.random import random_model
 from golden.requantize import SHIFT_MAX, SHIFT_MIN
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.command import BANK_SHIFT, RESIDUAL_SHIFT_MAX, bank_address
 from rtl.interface.config import Config
-from rtl.interface.operation import Error
 from rtl.interface.tile import BANKS
-from sim.cycles.model import predict
 from sim.design import Design
-from sim.machine import play as machine
-from sim.machine import volume
+from sim.machine.inference import Inference, Loaded, seed_of
+from sim.machine.machine import Machine, library
 from sim.simulators import SimulatorError
-from tb.compare import Mismatch
+from sim.verdict import verdict
 from verify.fuzz import play
 from verify.fuzz.judge import judge
-from verify.fuzz.subject import SHAPES, subjects
+from verify.fuzz.subject import PATIENCE, SHAPES, subjects
 
 SEED = 1
 CASES, SHARE, OTHERS = 600, 50, 200
@@ -41,7 +36,7 @@ PACES = (None, 1)
 LONGEST = 300_000
 """Cycles of any of them, rests included, that count as a hang."""
 
-VARIANT = "mutants"
+VARIANT = "-mutants"
 
 LARGE = tuple(
     replace(
@@ -64,7 +59,7 @@ FIELDS_OF: dict[str | None, tuple[str, ...]] = {
 
 def program(design: Design, flags: tuple[str, ...]) -> Path:
     """The machine of a design, built where it is missing."""
-    return machine.program(design, VARIANT, flags)
+    return library(design, VARIANT, flags)
 
 
 def exercises() -> tuple[str, ...]:
@@ -78,18 +73,17 @@ def played(design: Design, flags: tuple[str, ...], mutant: int, name: str) -> st
     kind, _, value = name.partition("/")
     limits = design_limits(design)
     try:
-        if kind == "traced":
-            return _traced(design, flags, limits, mutant, PACES[value.endswith("True")])
-        first = int(value.removeprefix("from="))
-        numbers = range(first, first + SHARE)
-        for case, runs, facts in play.observed(
-            program(design, flags), limits, SEED, numbers, mutant=mutant
-        ):
-            wrong = judge(case, runs, facts)
-            if wrong:
-                return f"{case.kind} {case.number}: {wrong[0]}"
+        traced = kind == "traced"
+        with Machine(program(design, flags), limits, mutant=mutant, odd=not traced) as machine:
+            if traced:
+                return _traced(machine, PACES[value.endswith("True")])
+            first = int(value.removeprefix("from="))
+            for case, runs, facts in play.observed(machine, SEED, range(first, first + SHARE)):
+                wrong = judge(case, runs, facts)
+                if wrong:
+                    return f"{case.kind} {case.number}: {wrong[0]}"
         return ""
-    except (Different, Mismatch, SimulatorError) as error:
+    except SimulatorError as error:
         return str(error)
 
 
@@ -97,12 +91,15 @@ def differs(design: Design, flags: tuple[str, ...], mutant: int) -> bool:
     """Whether cases of another seed show anything else on a mutant than on the sound design."""
     limits, numbers = design_limits(design), range(OTHERS)
 
-    def shown(mutant: int) -> list[str]:
-        cases = play.observed(program(design, flags), limits, SEED + 1, numbers, mutant=mutant)
-        return [
-            str([facts.wrong, *(replace(run, seconds=0) for run in facts.runs)])
-            for _, _, facts in cases
-        ]
+    def shown(mutant: int) -> list[object]:
+        with Machine(program(design, flags), limits, mutant=mutant, odd=True) as machine:
+            return [
+                [
+                    (place, str(run), run.numbers.tolist(), run.logits.tolist())
+                    for place, run in facts
+                ]
+                for _, _, facts in play.observed(machine, SEED + 1, numbers)
+            ]
 
     try:
         return shown(mutant) != shown(0)
@@ -125,22 +122,24 @@ def _varied(model: Model, rng: np.random.Generator) -> Model:
     return replace(model, layers=tuple(layers))
 
 
+Work = tuple[Program, Model, Inference]
+
+
 @functools.cache
-def _work(limits: Config) -> list[tuple[Program, volume.Job, dict[str, np.ndarray]]]:
-    """Inferences of every model, one token to as many as fit, and golden's trace of each."""
-    found, lanes = [], limits.lanes
+def _work(limits: Config) -> list[Work]:
+    """Inferences of every model, one token to as many as fit."""
+    found: list[Work] = []
+    lanes = limits.lanes
     for subject in subjects(limits):
         rng = np.random.default_rng(subject.index)
         model = _varied(subject.model, rng)
         whole = subject.index % 2 == 0
         program = compile_model(model, subject.config, whole_last_layer=whole)
         program = _turned(program, subject.index % BANKS)
+        loaded = Loaded(program, subject.table)
         for tokens in (program.tokens, lanes + 1 + subject.index % lanes, 1):
             one = subject.sequence(min(tokens, program.tokens), rng)
-            trace: dict[str, np.ndarray] = {}
-            golden(model, one.ids, one.types, one.attend, trace)
-            job = volume.Job(program, subject.table, one.ids, one.types, one.attend)
-            found.append((program, job, trace))
+            found.append((program, model, loaded.inference(one.ids, one.types, one.attend)))
     wild = [_wild(subject.model, subject.index) for subject in subjects(limits)[::2]]
     models = [random_model(shape, shape.vocabulary) for shape in (*LARGE, DEEP)]
     return found + [_one(model, limits) for model in (*wild, *models)]
@@ -205,51 +204,28 @@ def _turned(program: Program, banks: int) -> Program:
     return replace(program, steps=tuple(steps))
 
 
-def _one(model: Model, limits: Config) -> tuple[Program, volume.Job, dict[str, np.ndarray]]:
+def _one(model: Model, limits: Config) -> Work:
     """One inference of any tokens, as many as fit."""
     shape = model.shape
     program = compile_model(model, limits, whole_last_layer=True)
     rng = np.random.default_rng(shape.vocabulary)
     rows = (shape.vocabulary, max(shape.types, 1))
     ids, types = (rng.integers(0, n, program.tokens) for n in rows)
-    attend = np.ones(program.tokens, np.int64)
-    trace: dict[str, np.ndarray] = {}
-    golden(model, ids, types, attend, trace)
-    table = embedding_table(model, limits.lanes)
-    return program, volume.Job(program, table, ids, types, attend), trace
+    loaded = Loaded(program, embedding_table(model, limits.lanes))
+    return program, model, loaded.inference(ids, types)
 
 
-def _traced(
-    design: Design, flags: tuple[str, ...], limits: Config, mutant: int, pace: int | None
-) -> str:
-    work = _work(limits)
-    results = volume.simulate(
-        limits,
-        [job for _, job, _ in work],
-        row_latency=ROW_LATENCY,
-        trace=True,
-        seed=pace,
-        patience=play.PATIENCE,
-        longest=LONGEST,
-        design=design,
-        variant=VARIANT,
-        flags=flags,
-        mutant=mutant,
-    )
-    for (program, job, trace), result in zip(work, results, strict=True):
-        tokens = len(job.ids)
-        if result.error is not Error.NONE:
-            return f"the code is {result.error.name}"
-        volume.compare(program, trace, tokens, result, np.asarray(job.attend)).check()
-        logits = trace["logits"].ravel()  # of all tokens, where the model pools none
-        if result.logits.tolist() != logits.tolist():
-            return f"logits are {result.logits.tolist()}, golden says {logits.tolist()}"
-        told = (result.cycles, result.active, result.stalls)
-        model = predict(program, tokens, row_latency=ROW_LATENCY)
-        if pace is None and told != (model.cycles, model.active, model.stalls):
-            return f"cycles, active and stalls are {told}, the cycle model says {model}"
-        seen = [(o.number, o.first, o.last, o.active, o.stalls) for o in result.operations]
-        phases = [(p.number, p.first, p.last, p.active, p.stalls) for p in model.phases]
-        if pace is None and seen != phases:
-            return f"the operations are {seen}, the cycle model says {phases}"
+def _traced(machine: Machine, pace: int | None) -> str:
+    for number, (program, model, inference) in enumerate(_work(machine.config)):
+        result = machine.run(
+            inference.but(
+                row_latency=ROW_LATENCY,
+                trace=True,
+                seed=None if pace is None else seed_of(pace, number),
+                patience=PATIENCE,
+                longest=LONGEST,
+            )
+        )
+        if wrong := verdict(result, program, model).problems:
+            return wrong[0]
     return ""
