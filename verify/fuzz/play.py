@@ -72,8 +72,8 @@ def observed(
     machine: Machine, seed: int, numbers: Sequence[int]
 ) -> Iterator[tuple[Case, tuple[Subject, ...], Shown]]:
     """Each case of these numbers, the subjects of its runs, and what it showed."""
-    for number in numbers:
-        case, of = built(seed, machine.config, number)
+    made = [built(seed, machine.config, number) for number in numbers]
+    for case, of in made:
         yield case, of, shown(machine, case)
 
 
@@ -92,7 +92,7 @@ def chunk(
     """
     outcomes = []
     with Machine(program, limits, odd=True) as machine:
-        for case, played, facts in observed(machine, seed, numbers):
+        for case, played, facts in list(observed(machine, seed, numbers)):  # sooner than in turn
             codes = tuple(run.code for _, run in facts if run.status >= 0)
             wrong = judge(case, played, facts)
             outcomes.append(Judged(limits, case.number, case.kind, wrong, codes))
