@@ -111,7 +111,7 @@ def test_abort_in_every_cycle(
 ) -> None:
     """Rows are asked for, words are offered, logits leave: the next inference never notices."""
     tokens = sum(lengths)
-    given = tiny.one(tokens, lengths=lengths, seed=seed, row_latency=row_latency)
+    given = tiny.one(tokens, lengths=lengths, row_latency=row_latency).but(seed=seed)
     (whole,) = played(CONFIG, [given])
     last = whole.cycles + 4
     moments = [*range(1, 120), *range(120, last - 60, 13), *range(last - 60, last)]
