@@ -22,9 +22,12 @@ using Surrounded = Player;
 
 void vl_fatal(const char*, int, const char*, const char* message) { throw std::runtime_error(message); }
 
+class Host;
+
 namespace {
 
 std::string failure;
+Host* bus = nullptr;  // of several boards the latest, which bus_read and bus_write reach
 
 // While it lives, what kills this process names the inference, and Ctrl-C ends it.
 class Named {
@@ -111,7 +114,10 @@ const char* machine_failure() {
     failure.clear();
     return told.c_str();
 }
-void machine_close(Host* host) { delete host; }
+void machine_close(Host* host) {
+    if (bus == host) bus = nullptr;
+    delete host;
+}
 uint32_t machine_read(Host* host, uint32_t offset) {
     return guarded([&] { return host->read_register(offset); });
 }
@@ -145,7 +151,6 @@ void machine_cover(Host* host, const char* path) {
 
 #if DMA
 
-static Host* bus = nullptr;  // what bus_read and bus_write reach: the latest board
 static uintptr_t bus_base = 0;
 
 static uint32_t offset_of(uintptr_t address) {
@@ -154,8 +159,9 @@ static uint32_t offset_of(uintptr_t address) {
     return uint32_t(address - bus_base);
 }
 // As a CPU reaches it, which has no other way to hear that it was refused: what is, is a fault.
-uint32_t bus_read(uintptr_t address) { return machine_read(bus, offset_of(address)); }
+uint32_t bus_read(uintptr_t address) { return bus ? machine_read(bus, offset_of(address)) : 0; }
 void bus_write(uintptr_t address, uint32_t value) {
+    if (!bus) return;
     const uint32_t offset = offset_of(address);
     if (machine_write(bus, offset, value, 15) != OKAY)
         bus->complain("a bus fault: the write of " + std::to_string(value) + " to " + std::to_string(offset));
