@@ -156,7 +156,8 @@ def test_a_deliberate_fault_is_found(name: str) -> None:
     unit = mutated(part, (old, new), unit="accelerator", config=config(4))
     design = described(unit, "accelerator", config(4))
     path = library(design, f"-{list(FAULTS).index(name)}", FLAGS)
-    assert any(outcome.wrong for outcome in play({config(4): path}, 1, range(40 * len(TURNS))))
+    numbers = {config(4): range(40 * len(TURNS))}
+    assert any(outcome.wrong for outcome in play({config(4): path}, 1, numbers))
 
 
 def test_start_in_every_cycle_around_the_end() -> None:
