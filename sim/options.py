@@ -96,6 +96,12 @@ def add_memory_options(parser: argparse.ArgumentParser, stream_bytes: Any = posi
     )
 
 
+def memory_of(options: argparse.Namespace) -> dict[str, Any]:
+    """What these options say of the memories, as attributes of an `Inference`."""
+    names = "stream_bytes", "stream_ahead", "row_latency"
+    return {name: getattr(options, name) for name in names}
+
+
 def add_stream_ahead(parser: argparse.ArgumentParser) -> None:
     """Add how much of the command stream is read before it is asked for."""
     parser.add_argument(

@@ -42,19 +42,20 @@ from rtl.compile.batches import pack
 from rtl.compile.fit import fitting_model
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES, array
-from sim.design import generated
-from sim.machine import play
+from sim.machine.inference import Loaded
+from sim.machine.machine import accelerator
 from sim.options import (
     add_lane_options,
     add_memory_options,
     add_model_options,
     add_stream_ahead,
     lanes_of,
+    memory_of,
     model_of,
 )
 from sim.phases import CLOCK_MHZ, utilisation
 from sim.report import table
-from sim.reviews import Review, Setup, shares, simulate
+from sim.share import SHARE, Batch, Setup, simulate
 
 SPLIT = "test"
 DESCRIPTION = """\
@@ -79,9 +80,9 @@ class Regression:
     """The findings.
 
     ``values`` are compared: logits of all texts, intermediates of the ``traced`` ones; ``problems``
-    has a line for each text that failed. ``accuracy`` (by model), ``agreement`` of float and RTL,
-    ``cosine`` and ``fit`` (R^2) are None where the task has none. ``cycles`` are of all inferences,
-    ``simulated`` with register accesses; ``seconds`` are without the build.
+    has a line for each inference that failed. ``accuracy`` (by model), ``agreement`` of float and
+    RTL, ``cosine`` and ``fit`` (R^2) are None where the task has none. ``cycles`` are of all
+    inferences, ``simulated`` with register accesses; ``seconds`` are without the build.
     """
 
     task: str
@@ -131,7 +132,7 @@ def regress(
 
     Raises
     ------
-    FitError, SimulatorError, MachineError, ValueError
+    FitError, SimulatorError, ValueError
         As the parts it uses.
     """
     spec = quantized.spec
@@ -152,43 +153,47 @@ def regress(
     traced = sample(len(sequences), options.trace_sample)
     setup = Setup(
         model=quantized.model,
-        config=config,
-        program=program,
-        rows=embedding_table(quantized.model, config.lanes),
-        stream_bytes=options.stream_bytes,
-        stream_ahead=options.stream_ahead,
-        row_latency=options.row_latency,
+        loaded=Loaded(program, embedding_table(quantized.model, config.lanes)),
+        memory=memory_of(options),
         stalls=options.stalls,
     )
-    reviews = [
-        Review(tokens, logits, index in traced)
-        for index, (tokens, logits) in enumerate(zip(sequences, of_texts))
+    batches = (
+        pack(program, lengths) if options.batch else [[place] for place in range(len(sequences))]
+    )
+    work = [
+        Batch(
+            number=number,
+            texts=batch,
+            sequences=[sequences[place] for place in batch],
+            golden=np.concatenate([of_texts[place].reshape(-1) for place in batch]),
+            traced=not traced.isdisjoint(batch),
+        )
+        for number, batch in enumerate(batches)
     ]
+    shares = {
+        f"inference {first}": work[first : first + SHARE] for first in range(0, len(work), SHARE)
+    }
     logits = np.zeros_like(golden)
     of_rtl = texts_of(spec, logits, sequences)
     values = mismatches = cycles = simulated = 0
     problems: list[str] = []
-    batches = (
-        pack(program, lengths) if options.batch else [[place] for place in range(len(reviews))]
-    )
     if options.dask is None:
-        play.program(generated("accelerator", config))
+        accelerator(config)
     began = time.perf_counter()
-    order = [place for batch in batches for place in batch]
-    results = each(simulate, setup, shares(reviews, batches), jobs=options.jobs, dask=options.dask)
-    says = f"simulating: {counted(len(reviews), spec.inputs)}"
-    with Bar(says, len(reviews), spec.inputs) as bar:
-        verdicts = []
-        for _, share in results:
-            verdicts += share
-            bar.update(len(share))
-    for index, verdict in zip(order, verdicts, strict=True):
-        values, mismatches = values + verdict.values, mismatches + verdict.mismatches
-        cycles, simulated = cycles + verdict.cycles, simulated + verdict.simulated
-        if verdict.problem:
-            problems.append(f"text {index} ({lengths[index]} tokens): {verdict.problem}")
-        if verdict.logits.shape == of_rtl[index].shape:
-            of_rtl[index][...] = verdict.logits
+    says = f"simulating: {counted(len(sequences), spec.inputs)}"
+    with Bar(says, len(sequences), spec.inputs) as bar:
+        results = each(simulate, setup, shares, jobs=options.jobs, dask=options.dask)
+        seen = (one for _, share in results for one in share)
+        for batch, (shown, took, stepped, found) in zip(work, seen, strict=True):
+            bar.update(len(batch.texts))
+            cycles, simulated = cycles + took, simulated + stepped
+            values += found.compared.total()
+            mismatches += found.mismatches.total()
+            problems += [f"{batch.name}: {text}" for text in found.problems[:1]]
+            if shown.size == batch.golden.size:
+                ends = np.cumsum([of_rtl[place].size for place in batch.texts])[:-1]
+                for place, part in zip(batch.texts, np.split(shown, ends)):
+                    of_rtl[place][...] = part.reshape(of_rtl[place].shape)
     seconds = time.perf_counter() - began
     outputs = {"golden": golden, "RTL": logits}
     if quantized.checkpoint is not None:
@@ -240,7 +245,7 @@ def report(figures: Regression, inputs: str = TEXTS) -> str:
         ["tokens", figures.tokens],
         ["values compared", figures.values],
         ["mismatches", figures.mismatches],
-        [f"{inputs} with a problem", len(figures.problems)],
+        ["inferences with a problem", len(figures.problems)],
     ]
     for name, value in figures.accuracy.items():
         rows.append([f"accuracy, {name}", "-" if value is None else f"{value:.2%}"])

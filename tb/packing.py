@@ -73,13 +73,13 @@ def operand_of(words: np.ndarray, channels: int) -> np.ndarray:
     return (found & ~255) + low - ((low & 128) << 1)
 
 
-ENDS = 1 << 26
-"""Bit of a word of the tokens stream: its sequence's last."""
+ENDS_BIT, ATTEND_BIT, TYPE_BIT, ID_MASK = 1 << 26, 1 << 25, 1 << 24, (1 << 24) - 1
+"""Of a word of the tokens stream; with the first one it is its sequence's last."""
 
 
 def lengths_of(words: np.ndarray) -> list[int]:
     """Tokens of each sequence in the words of a tokens stream, uint32 [L]."""
-    ends = np.flatnonzero(words[:-1] & ENDS) + 1
+    ends = np.flatnonzero(words[:-1] & ENDS_BIT) + 1
     return np.diff([0, *ends, len(words)]).tolist()
 
 
@@ -114,7 +114,7 @@ def token_words(
     if not ids.size:
         raise UserError("the sequence is empty: an inference needs at least one token")
     for name, values, maximum in (
-        ("ids", ids, (1 << 24) - 1),
+        ("ids", ids, ID_MASK),
         ("types", types, 1),
         ("attend", attend, 1),
     ):
@@ -130,5 +130,5 @@ def token_words(
                 f"the sequences have {list(lengths)} tokens: each needs one at least, and all "
                 f"together {len(words)}"
             )
-        words[np.cumsum(lengths) - 1] |= ENDS
+        words[np.cumsum(lengths) - 1] |= ENDS_BIT
     return words

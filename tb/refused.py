@@ -26,7 +26,7 @@ from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
 from tb.case import Inference
 from tb.layers import inference, layer
-from tb.packing import ENDS, operand_words
+from tb.packing import ENDS_BIT, operand_words
 
 Entry = tuple[int, int, dict[str, int], bytes]
 """A descriptor: opcode and flags, which may be any byte, fields and payload."""
@@ -408,10 +408,10 @@ def wrong_tokens(config: Config, sound: Inference) -> Iterator[Inference]:
 
     def batch(*lengths: int, but: int = -1) -> np.ndarray:
         words = np.concatenate([np.full(n, attend, np.uint32) for n in lengths])
-        words[np.cumsum(lengths) - 1] |= np.uint32(ENDS)
+        words[np.cumsum(lengths) - 1] |= np.uint32(ENDS_BIT)
         if but >= 0:
             first = sum(lengths[:but])
-            words[first : first + lengths[but]] &= np.uint32(ENDS)
+            words[first : first + lengths[but]] &= np.uint32(ENDS_BIT)
         return words
 
     n, rows = config.lanes, config.row_tiles

@@ -17,7 +17,7 @@ from rtl.interface.command import VERSION, Opcode, bank_address, descriptor_byte
 from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
 from tb.case import Case, Inference, accelerator_inference, attention_inference
-from tb.packing import ENDS
+from tb.packing import ENDS_BIT
 
 #: The families of encoders at their real size; vocabularies are cut, they only lengthen a table.
 FAMILIES = {
@@ -385,7 +385,7 @@ def refused_tokens(
             broken[place] |= np.uint32(1 << 24)
             yield f"type 1 at {place}", broken, Error.TOKEN
     yield "no valid key", words & ~attend, Error.NO_KEY
-    short = np.full(config.row_tiles + 1, attend | np.uint32(ENDS))
+    short = np.full(config.row_tiles + 1, attend | np.uint32(ENDS_BIT))
     yield "one sequence too many", short, Error.LENGTH
     for place in range(3):
         broken = short[:3].copy()

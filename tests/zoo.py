@@ -17,6 +17,7 @@ from golden.random import random_model
 from rtl.compile.image import Image
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import Config
+from sim.machine.inference import Inference, Loaded
 from tb.scenarios import FACTORISED, FAMILIES, SMALL, family
 
 SHAPES: dict[str, Shape] = SMALL | {
@@ -93,6 +94,14 @@ class Compiled:
     def table(self) -> np.ndarray:
         """The rows of the embedding."""
         return embedding_table(self.model, self.config.lanes)
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        return Loaded(self.program, self.table)
+
+    def inference(self, tokens: int, **others: Any) -> Inference:
+        """Of the sequence, on the machine."""
+        return self.loaded.inference(*self.sequence(tokens), **others)
 
     @cached_property
     def image(self) -> Image:

@@ -29,6 +29,7 @@ from sim.cycles.dma import predict_dma
 from sim.cycles.model import predict
 from sim.cycles.sweep import Case
 from sim.estimate import performance
+from sim.machine.inference import Loaded
 from sim.options import (
     add_lane_options,
     add_memory_options,
@@ -41,7 +42,6 @@ from sim.options import (
     shape_of,
 )
 from sim.phases import CLOCK_MHZ, work
-from sim.reviews import Setup
 
 DESCRIPTION = """\
 Predict the cycles of an inference from a model's shape, without simulating it.
@@ -232,16 +232,9 @@ def _case(
     found, played = predict(program, tokens, stream_bytes=rate, **streams), None
     if options.play:
         stage(f"playing {tokens:,} tokens on {config.lanes} x {config.tile_columns}")
-        setup = Setup(
-            model=model,
-            config=config,
-            program=program,
-            rows=embedding_table(model, config.lanes),
-            stream_bytes=rate,
-            stalls=None,
-            **streams,
-        )
-        played = sweep.play(setup, tokens, found)
+        loaded = Loaded(program, embedding_table(model, config.lanes))
+        memory = streams | {"stream_bytes": rate}
+        played = sweep.play(loaded, model, tokens, memory)
     width = rate or config.stream_width
     return Case(config, tokens, width, found, played), {"stream_bytes": width} | streams
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from golden import fast as golden_fast
-from quant.foreign.tokenizer import Tokens
+from golden.model import Model
 from rtl.interface.command import Opcode
 from rtl.interface.config import Config
 from sim.cycles.model import Phase, Prediction
 from sim.estimate.area import estimate
-from sim.machine import volume
+from sim.machine.inference import Loaded
+from sim.machine.machine import Machine, accelerator
 from sim.phases import CLOCK_MHZ
 from sim.report import table
-from sim.reviews import Review, Setup, check
+from sim.verdict import verdict
 from tb.trace import CAUSES
 
 
@@ -133,32 +133,25 @@ class Case:
         }
 
 
-def play(setup: Setup, tokens: int, predicted: Prediction) -> Played:
-    """Play random tokens; every write is compared with golden, the counters with the prediction.
+def play(loaded: Loaded, model: Model, tokens: int, memory: Mapping[str, Any]) -> Played:
+    """Play random tokens and hold them to golden and to the prediction.
+
+    memory: attributes of `sim.machine.inference.Inference`.
 
     Raises
     ------
-    SimulatorError, MachineError
-        As `sim.machine.volume.simulate_each`.
+    SimulatorError
+        Verilator is missing or refuses the design.
     """
     rng = np.random.default_rng(0)
-    shape = setup.model.shape
-    ids = rng.integers(shape.vocabulary, size=tokens, dtype=np.int32)
-    types = rng.integers(max(shape.types, 1), size=tokens, dtype=np.int32)
-    (logits,) = golden_fast.run_batch(setup.model, [ids], [types])
-    (result,) = volume.simulate(
-        setup.config,
-        [volume.Job(setup.program, setup.rows, ids, types, trace=True)],
-        stream_bytes=setup.stream_bytes,
-        stream_ahead=setup.stream_ahead,
-        row_latency=setup.row_latency,
-    )
-    (verdict,) = check(setup, [Review(Tokens(ids, types, ()), logits, traced=True)], result)
-    seen = {"cycles": result.cycles, "active": result.active} | result.stalls
-    due = {"cycles": predicted.cycles, "active": predicted.active} | predicted.stalls
-    wrong = [f"{name} {seen[name]:,}, not {due[name]:,}" for name in due if seen[name] != due[name]]
-    problem = verdict.problem or ("not as predicted: " + ", ".join(wrong)) * bool(wrong)
-    return Played(result.cycles, verdict.values, verdict.mismatches, problem)
+    ids = rng.integers(model.shape.vocabulary, size=tokens, dtype=np.int32)
+    types = rng.integers(max(model.shape.types, 1), size=tokens, dtype=np.int32)
+    config = loaded.program.config
+    with Machine(accelerator(config), config) as machine:
+        result = machine.run(loaded.inference(ids, types, trace=True, **memory))
+    found = verdict(result, loaded.program, model)
+    values, mismatches = found.compared.total(), found.mismatches.total()
+    return Played(result.cycles, values, mismatches, "; ".join(found.problems))
 
 
 def said(cases: Sequence[Case]) -> list[str]:

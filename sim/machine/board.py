@@ -1,6 +1,6 @@
-"""A board in this process: an accelerator with DMA whose registers a driver reads and writes.
+"""A machine with DMA: an accelerator on a memory, whose registers a driver reads and writes.
 
-    board = MemoryBoard(library(design_of(config, bus), bus), bus)
+    board = MemoryBoard(library(design_of(config, bus)), bus)
     board.hold({address: image})
     board.write("control", START)
 
@@ -19,23 +19,14 @@ from cli.errors import UserError
 
 from rtl.accelerator_dma import NAME, with_dma
 from rtl.compile.image import Image
-from rtl.control.axi import REGISTERS
 from rtl.dma.bus import Bus
-from rtl.dma.registers import DMA_REGISTERS
 from rtl.dma.share import CORE_ADDRESS_BITS
 from rtl.interface.config import Config
-from sim.builds import LIBRARY_FLAGS, build_harness
 from sim.design import Design, described
-from sim.machine.names import HEADER, header
+from sim.machine.machine import MOST, SLVERR, Machine
 
-HERE = Path(__file__).parent
 BASE = 0x4000_0000
 START, ABORT = 1, 2
-OKAY, SLVERR = 0, 2
-MOST = 20_000_000
-"""Cycles that no inference takes."""
-REGISTER = {register.name: register.address for register in (*REGISTERS, *DMA_REGISTERS)}
-LARGE = ("now", "reads", "writes", "beats", "bursts", "waiting")
 
 
 @cache
@@ -44,18 +35,7 @@ def design_of(config: Config, bus: Bus) -> Design:
     return described(with_dma(config, bus), NAME, config)
 
 
-def library(design: Design, bus: Bus, variant: str = "") -> Path:
-    """Build the board of an accelerator as a shared library; cached, never replaced by another."""
-    return build_harness(
-        design,
-        [HERE / "board.cpp"],
-        headers={HEADER: header()},
-        variant=f"board-{bus.data_bits}{variant}",
-        flags=LIBRARY_FLAGS,
-    )
-
-
-class MemoryBoard:
+class MemoryBoard(Machine):
     """An accelerator with DMA on a memory that holds images.
 
     Time passes with each access of the registers, and where a method says so.
@@ -68,74 +48,19 @@ class MemoryBoard:
         What it was made for.
     """
 
-    _offset = 0
-    _lines = 1
-
     def __init__(self, program: Path, bus: Bus) -> None:
-        self._lib, self.bus = ctypes.CDLL(str(program)), bus
-        self._lib.board_open.restype = ctypes.c_void_p
-        for name in LARGE:
-            getattr(self._lib, f"board_{name}").restype = ctypes.c_uint64
-        for name in ("board_read", "board_write"):
-            getattr(self._lib, name).restype = ctypes.c_uint32
+        self.bus = bus
         numbers = map(ctypes.c_uint32, (bus.data_bytes, bus.burst, bus.outstanding, bus.cores))
-        self._board = ctypes.c_void_p(self._lib.board_open(ctypes.c_size_t(BASE), *numbers))
-
-    def close(self) -> None:
-        """Free it; it is not used any more."""
-        self._lib.board_close(self._board)
-
-    def _call(self, name: str, *arguments: object) -> int:
-        """A function of the library; numbers that are no ctypes are of 64 bits."""
-        of = [ctypes.c_uint64(one) if isinstance(one, int) else one for one in arguments]
-        return int(getattr(self._lib, f"board_{name}")(self._board, *of) or 0)
-
-    def read(self, register: str | int) -> int:
-        """A register, by name or address."""
-        address = REGISTER[register] if isinstance(register, str) else register
-        return self._call("read", self._offset + address)
-
-    def write(self, register: str | int, value: int, strobe: int = 15) -> bool:
-        """Whether the write of a register was accepted."""
-        address = REGISTER[register] if isinstance(register, str) else register
-        return self._call("write", self._offset + address, value, strobe) == OKAY
+        self._open(program, ctypes.c_size_t(BASE), *numbers)
 
     def show(self, offset: int, value: int) -> None:
         """Let a register read as this from now on, as that of another device would."""
         self._call("show", offset, value)
 
-    def reset(self, cycles: int = 1) -> None:
-        """Hold `rst`: sources forget what they offered, the memory what it was asked for."""
-        self._call("reset", cycles)
-
-    def run(self, cycles: int) -> None:
-        """Let time pass."""
-        self._call("run", cycles)
-
-    def until_interrupt(self, most: int = MOST) -> bool:
-        """Let time pass until the line is raised, `most` cycles at most; whether it is."""
-        return bool(self._call("until_interrupt", most, self._lines))
-
-    @property
-    def interrupt(self) -> bool:
-        """The line."""
-        return self.until_interrupt(0)
-
-    @property
-    def now(self) -> int:
-        """Cycles so far."""
-        return self._call("now")
-
     @property
     def accesses(self) -> tuple[int, int]:
         """How often a register was read, and written."""
         return self._call("reads"), self._call("writes")
-
-    def complaint(self) -> str:
-        """The first thing that no driver and no accelerator may do, "" for none; then forgotten."""
-        into = ctypes.create_string_buffer(300)
-        self._call("complaint", into, len(into))
-        return into.value.decode()
 
     def core(self, number: int) -> MemoryBoard:
         """The same board as seen from one of several cores: its registers and its line."""
@@ -154,8 +79,7 @@ class MemoryBoard:
     def pace(self, latency: int, seed: int = 0, gap: int = 0) -> None:
         """Cycles from an address to its first beat; rests by seed, none with 0; up to `gap` cycles
         before each access of the registers."""
-        self._call("latency", latency)
-        self._call("pace", seed, gap)
+        self._call("pace", latency, seed, gap)
 
     def bad_beat(self, beat: int, response: int = SLVERR) -> None:
         """Answer the beat asked for as this one, of all, with SLVERR (2) or DECERR (3)."""

@@ -4,6 +4,8 @@
 
 #pragma once
 
+#include <csignal>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,8 @@ template <typename Top> auto choose_mutant(Top& top, uint32_t number, int) -> de
     top.mutant = number;
 }
 template <typename Top> void choose_mutant(Top&, uint32_t, long) {}
+
+inline volatile std::sig_atomic_t interrupted = 0;  // by Ctrl-C
 
 class Machine {
   public:
@@ -88,6 +92,7 @@ class Machine {
         top.clk = 1;
         top.eval();
         now++;
+        if (interrupted) throw std::runtime_error("interrupted");
     }
     void watch(Watch& watch, const char* name, bool valid, bool ready, uint64_t word) {
         if (const char* what = watch.cycle(valid, ready, word); *what)

@@ -12,10 +12,11 @@ HEADER = "names.h"
 COUNTERS = ("cycles", "active", *(f"stall_{cause}" for cause in CAUSES))
 
 
-def _lines() -> Iterator[str]:
+def _lines(dma: bool) -> Iterator[str]:
     yield "// Made by sim/machine/names.py from rtl.control.axi and tb.trace."
     yield "#pragma once"
     yield "#include <cstdint>"
+    yield f"#define DMA {dma:d}"
     yield "namespace registers {"
     yield "constexpr uint32_t"
     registers = [f"    {register.name.upper()} = {register.address:#x}" for register in REGISTERS]
@@ -41,6 +42,9 @@ def _lines() -> Iterator[str]:
     yield "    static_assert(true)"
 
 
-def header() -> str:
-    """Register addresses, causes of a stall and trace ports, each in its one order."""
-    return "\n".join(_lines()) + "\n"
+def header(dma: bool) -> str:
+    """Register addresses, causes of a stall and trace ports, each in its one order.
+
+    dma: whether a memory is around the accelerator, or streams.
+    """
+    return "\n".join(_lines(dma)) + "\n"

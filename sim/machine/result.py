@@ -1,17 +1,16 @@
-"""What the machine showed of an inference: the record that record.h and trace.h write."""
+"""What the machine showed of an inference: the record of inference.h."""
 
 from __future__ import annotations
 
-import json
-import struct
+import ctypes
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
+from sim.machine.inference import Inference
 from tb.compare import Recorded
 from tb.trace import CAUSES, elements
 
@@ -45,13 +44,15 @@ class Result:
 
     Attributes
     ----------
-    index
-        Number of its case.
+    inference
+        What was played.
     end
         "done"; "rescued", "reset" or "skipped", where its run asks for that; else how it failed:
         "not started", "hang" (nothing has moved for too long), "too long", "abort does not end".
     model_rest, tokens_rest
-        Whether its words are those that the run before has left.
+        Whether its words are those that the inference before has left.
+    left
+        Words of both that stay offered.
     status, sequence
         The registers after the end, the latter the sequence of the batch that has failed; -1 and 0
         where the next run had begun before they were read.
@@ -73,18 +74,21 @@ class Result:
         Places of those with `last`.
     counters
         cycles, active and the stalls of the register file; empty where they were not read.
-    operations
-        In the order in which they began.
-    simulated, seconds
-        Of its case: simulated cycles, register accesses included, and the wall clock they took.
+    simulated
+        Cycles, register accesses included.
+    numbers
+        Those of its operations, int64: a row each.
     writes
-        By port, when the job asked for a trace.
+        By port, where a trace was asked for.
+    wrong
+        What nobody may do, whatever is played.
     """
 
-    index: int = 0
+    inference: Inference = field(repr=False)
     end: str = "done"
     model_rest: int = 0
     tokens_rest: int = 0
+    left: int = 0
     status: int = -1
     sequence: int = 0
     took: int = 0
@@ -101,10 +105,10 @@ class Result:
     logits: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     lasts: tuple[int, ...] = ()
     counters: tuple[int, ...] = ()
-    operations: tuple[Operation, ...] = ()
     simulated: int = 0
-    seconds: float = 0.0
+    numbers: np.ndarray = field(default_factory=lambda: np.zeros((0, 5 + len(CAUSES)), np.int64))
     writes: dict[str, Recorded] = field(default_factory=dict)
+    wrong: tuple[str, ...] = ()
 
     @property
     def code(self) -> int:
@@ -118,7 +122,7 @@ class Result:
 
     @property
     def cycles(self) -> int:
-        return self.counters[0]
+        return self.counters[0] if self.counters else 0
 
     @property
     def active(self) -> int:
@@ -129,6 +133,14 @@ class Result:
         return dict(zip(CAUSES, self.counters[2:]))
 
     @property
+    def operations(self) -> tuple[Operation, ...]:
+        """In the order in which they began."""
+        return tuple(
+            Operation(number, first, last, active, dict(zip(CAUSES, stalls, strict=True)))
+            for number, first, last, active, _, *stalls in self.numbers.tolist()
+        )
+
+    @property
     def span(self) -> int:
         """Cycles from the first token's word to the last logit, both included; 0 without logits.
 
@@ -137,57 +149,76 @@ class Result:
         return self.last_logit - self.first_token + 1 if self.logits.size else 0
 
 
-@dataclass(frozen=True)
-class Played:
-    """What a case showed.
-
-    Attributes
-    ----------
-    runs
-        In the order in which they were played; one that takes what is left may have several.
-    wrong
-        What nobody may do, whatever is played.
-    """
-
-    number: int
-    runs: tuple[Result, ...]
-    wrong: list[str]
+class _Writes(ctypes.Structure):
+    _fields_ = [
+        ("count", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+        ("cycles", ctypes.c_void_p),
+        ("addresses", ctypes.c_void_p),
+        ("values", ctypes.c_void_p),
+    ]
 
 
-def read(line: bytes, folder: Path, config: Config) -> Played:
-    """A line that the machine printed, and the file of writes in its folder, which is removed."""
-    facts = json.loads(line)
-    number = facts["number"]
-    common = {"index": number, "simulated": facts["simulated"], "seconds": facts["seconds"]}
-    path = folder / f"writes-{number}"
-    if path.exists():
-        common["writes"] = _writes(path.read_bytes(), config)
-        path.unlink()
-    return Played(number, tuple(_run(run, common) for run in facts["runs"]), facts["wrong"])
+NUMBERS = (
+    *("model_rest", "tokens_rest", "left", "status", "sequence", "took", "model_from"),
+    *("model_taken", "tokens_from", "tokens_taken", "rows_pending", "beyond", "stall"),
+    *("progress", "first_token", "last_logit", "simulated"),
+)
+LISTS = {"logits": np.int32, "lasts": np.uint64, "counters": np.uint32, "numbers": np.int64}
 
 
-def _run(facts: dict[str, Any], common: dict[str, Any]) -> Result:
-    facts["logits"] = np.array(facts["logits"], np.int32)
-    facts["lasts"], facts["counters"] = tuple(facts["lasts"]), tuple(facts["counters"])
-    facts["operations"] = tuple(
-        Operation(number, first, last, active, dict(zip(CAUSES, stalls, strict=True)))
-        for number, first, last, active, *stalls in facts["operations"]
+class Record(ctypes.Structure):
+    """The record of inference.h."""
+
+    _fields_ = [
+        ("end", ctypes.c_char_p),
+        ("wrong", ctypes.c_char_p),
+        *((name, ctypes.c_int64) for name in NUMBERS),
+        *((f"{name}_count", ctypes.c_uint64) for name in (*LISTS, "writes")),
+        *((name, ctypes.c_void_p) for name in LISTS),
+        ("writes", ctypes.POINTER(_Writes)),
+    ]
+
+
+def _array(address: int, count: int, kind: Any) -> np.ndarray:
+    return np.frombuffer(ctypes.string_at(address, count * np.dtype(kind).itemsize), kind)
+
+
+def result_of(record: Record, inference: Inference, config: Config) -> Result:
+    """A record as long as its pointers hold."""
+    width = {"numbers": 5 + len(CAUSES)}
+    lists = {
+        name: _array(
+            getattr(record, name), getattr(record, f"{name}_count") * width.get(name, 1), kind
+        )
+        for name, kind in LISTS.items()
+    }
+    return Result(
+        inference=inference,
+        end=record.end.decode(),
+        **{name: getattr(record, name) for name in NUMBERS},
+        logits=lists["logits"],
+        lasts=tuple(lists["lasts"].tolist()),
+        counters=tuple(lists["counters"].tolist()),
+        numbers=lists["numbers"].reshape(-1, width["numbers"]),
+        writes=_writes(record, config) if record.writes_count else {},
+        wrong=tuple(record.wrong.decode().splitlines()),
     )
-    return Result(**facts, **common)
 
 
-def _writes(data: bytes, config: Config) -> dict[str, Recorded]:
-    """The file of trace.h."""
-    writes, at = {}, 0
-    for name, (bits, signed) in elements(config.tokens).items():
-        count, size = struct.unpack_from("<2I", data, at)
-        cycle, address = np.frombuffer(data, "<u4", 2 * count, at + 8).reshape(2, count).tolist()
-        at += 8 + 8 * count
+def _writes(record: Record, config: Config) -> dict[str, Recorded]:
+    found = {}
+    for place, (name, (bits, signed)) in enumerate(elements(config.tokens).items()):
+        port = record.writes[place]
+        count, size = port.count, port.bytes
+        values = ctypes.string_at(port.values, count * size)
         word = [
-            int.from_bytes(data[i : i + size], "little")
-            for i in range(at, at + count * size, size or 1)
+            int.from_bytes(values[i : i + size], "little") for i in range(0, len(values), size or 1)
         ]
-        at += count * size
-        length = 1 if name == "logit" else config.lanes
-        writes[name] = Recorded(bits, signed, length, cycle, address, word)
-    return writes
+        cycle, address = (
+            _array(at, count, np.uint32).tolist() for at in (port.cycles, port.addresses)
+        )
+        found[name] = Recorded(
+            bits, signed, 1 if name == "logit" else config.lanes, cycle, address, word
+        )
+    return found

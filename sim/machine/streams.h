@@ -17,7 +17,7 @@
 #include <cstring>
 #include <deque>
 
-#include "job.h"
+#include "inference.h"
 #include "machine.h"
 
 class Source {  // of words in packets; asked once a cycle whether it offers one, told when that was taken
@@ -76,9 +76,9 @@ class RowMemory {
   public:
     explicit RowMemory(size_t word_bytes) : word_bytes(word_bytes), word_(word_bytes) {}
     const size_t word_bytes;
-    // Rows of this table, which the caller keeps, `words` each; 0: requests are not answered.
+    // Rows of this table, whose bytes the caller keeps, `words` each; 0: requests are not answered.
     void serve(const Table& table, uint32_t words, uint32_t latency, Stalls stalls) {
-        table_ = &table;
+        table_ = table;
         words_ = words;
         latency_ = latency;
         stalls_ = stalls;
@@ -88,7 +88,7 @@ class RowMemory {
     int64_t beyond = -1;  // the first row that was asked for and is not in the table
     void ask(uint32_t row, uint64_t cycle) {
         if (!words_) return;
-        if (beyond < 0 && size_t(row) * table_->row_bytes >= table_->bytes.size()) beyond = row;
+        if (beyond < 0 && size_t(row) * table_.row_bytes >= table_.size) beyond = row;
         asked_.push_back({row, words_, cycle + latency_});
     }
     bool offers(uint64_t cycle) {
@@ -99,10 +99,10 @@ class RowMemory {
     }
     // Rows and words beyond the table are noise.
     const uint8_t* word() {
-        const size_t begin = size_t(asked_.front().row) * table_->row_bytes + at_ * word_bytes;
-        const bool inside = (at_ + 1) * word_bytes <= table_->row_bytes
-                            && begin + word_bytes <= table_->bytes.size();
-        if (inside) return table_->bytes.data() + begin;
+        const size_t begin = size_t(asked_.front().row) * table_.row_bytes + at_ * word_bytes;
+        const bool inside = (at_ + 1) * word_bytes <= table_.row_bytes
+                            && begin + word_bytes <= table_.size;
+        if (inside) return table_.bytes + begin;
         Random noise(begin);
         for (auto& byte : word_) byte = uint8_t(noise.next());
         return word_.data();
@@ -126,7 +126,7 @@ class RowMemory {
         uint32_t row, words;
         uint64_t from;
     };
-    const Table* table_ = nullptr;
+    Table table_;
     size_t at_ = 0;
     std::vector<uint8_t> word_;
     uint32_t words_ = 0, latency_ = 1;
@@ -147,7 +147,7 @@ class StreamMachine : public Machine {
     RowMemory rows;
     Stalls request_stalls, logits_stalls;
     std::vector<int32_t> logits;
-    std::vector<size_t> lasts;  // places of those with `last`
+    std::vector<uint64_t> lasts;  // places of those with `last`
 
     void reset(uint32_t cycles) override {
         top.s_axis_model_tvalid = top.s_axis_tokens_tvalid = top.s_axis_rows_tvalid = 0;

@@ -4,9 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <cstdio>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "names.h"  // made by names.py
@@ -25,7 +22,7 @@ struct Port {  // the writes of one trace port
     }
 };
 
-struct Writes {
+struct Trace {
     std::array<Port, PORTS> ports;
 
     template <typename Top> void record(const Top& t, uint32_t cycle) {
@@ -33,28 +30,10 @@ struct Writes {
         RECORD_ALL(t, RECORD);
 #undef RECORD
     }
-    // For each port: number of writes, bytes of a value, cycles, addresses, values.
-    void save(const std::string& path) const {
-        std::FILE* file = std::fopen(path.c_str(), "wb");
-        if (!file) throw std::runtime_error("cannot write " + path);
-        bool good = true;
-        auto put = [&](const void* from, size_t bytes) {
-            good = good && (bytes == 0 || std::fwrite(from, 1, bytes, file) == bytes);
-        };
-        for (const auto& port : ports) {
-            const uint32_t head[] = {uint32_t(port.cycles.size()), port.bytes};
-            put(head, sizeof head);
-            put(port.cycles.data(), port.cycles.size() * 4);
-            put(port.addresses.data(), port.addresses.size() * 4);
-            put(port.values.data(), port.values.size());
-        }
-        if (std::fclose(file) != 0 || !good) throw std::runtime_error("cannot write " + path);
-    }
 };
 
-struct Operation {
-    uint32_t number = 0;
-    uint64_t first = 0, last = 0, active = 0;
+struct Operation {  // its numbers as they leave the library; stalls[0] are those of no cause
+    uint64_t number = 0, first = 0, last = 0, active = 0;
     std::array<uint64_t, CAUSES> stalls{};
 };
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from sim.machine.board import MemoryBoard, design_of, library
+from sim.machine.board import MemoryBoard, design_of
+from sim.machine.machine import library
 from tests.driver.drivers import CDriver, Driver, PythonDriver
 from tests.sim.dma_subjects import BUS, limits
 from verify.driver import driver_library
@@ -22,7 +23,7 @@ COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
 
 @pytest.fixture(scope="session")
 def program() -> Path:
-    return library(design_of(CONFIG, BUS), BUS)
+    return library(design_of(CONFIG, BUS))
 
 
 @pytest.fixture

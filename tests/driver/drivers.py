@@ -223,7 +223,7 @@ class PythonDriver:
 
     def open(self) -> int:
         def make() -> None:
-            self.device = DmaAccelerator(Bus(self.board), lambda seconds: self.board.run(100))
+            self.device = DmaAccelerator(Bus(self.board), lambda seconds: self.board.step(100))
 
         return self._code(make)
 

@@ -100,12 +100,12 @@ def test_any_pace(seed: int, driver: Driver, board: MemoryBoard) -> None:
             assert driver.send(words_of(run)) == 0
         assert driver.start() == 0
         if not early:
-            board.run(rng.randrange(300))
+            board.step(rng.randrange(300))
             assert driver.send(words_of(run)) == 0
         if rng.random() < 0.5:
             assert driver.wait() == 0
         else:
-            assert driver.wait_interrupt(lambda: board.run(rng.randrange(200))) == 0
+            assert driver.wait_interrupt(lambda: board.step(rng.randrange(200))) == 0
         assert is_right(driver, board, run)
 
 
@@ -128,7 +128,7 @@ def test_nothing_is_written_while_busy(
         assert driver.result() == driver.start() == driver.use(image) == BUSY
         assert driver.counters()[0] == BUSY
         assert set(driver.counters()[1].values()) == {0xDEAD}
-        board.run(50)
+        board.step(50)
     assert board.accesses[1] == writes
     assert driver.wait() == 0
     assert is_right(driver, board, run)
@@ -140,7 +140,7 @@ def test_every_error(error: Error, driver: Driver, board: MemoryBoard, subject: 
     fail(error, driver, board, subject)
     assert driver.wait() == error
     fail(error, driver, board, subject)
-    assert driver.wait_interrupt(lambda: board.run(50)) == error
+    assert driver.wait_interrupt(lambda: board.step(50)) == error
     assert not board.interrupt
     assert driver.result() == error
     assert driver.logits() == []
@@ -156,7 +156,7 @@ def test_an_abort_at_any_time(driver: Driver, board: MemoryBoard, subject: Subje
     cycles = driver.counters()[1]["cycles"]
     for moment in [*range(0, cycles, 101), *range(cycles - 40, cycles + 10, 5)]:
         assert driver.send(words_of(run)) == driver.start() == 0
-        board.run(moment)
+        board.step(moment)
         code = driver.abort()
         seen.add(code)
         assert driver.result() == code
@@ -175,7 +175,7 @@ def test_an_abort_that_must_wait_for_the_memory(
     load(driver, board, subject)
     board.pace(20_000)
     assert driver.send(words_of(subject.sound(4))) == driver.start() == 0
-    board.run(500)
+    board.step(500)
     assert driver.wait(10) == STILL_BUSY
     assert driver.abort(10) == STILL_BUSY
     assert driver.start() == BUSY
@@ -189,13 +189,13 @@ def test_a_reset_in_between(
     load(driver, board, subject)
     driver.enable_interrupt(0)
     assert driver.send(words_of(subject.sound(4))) == driver.start() == 0
-    board.run(moment)
+    board.step(moment)
     board.reset()
     assert driver.result() == IDLE
     assert driver.open() == 0
     infers(driver, board, subject, subject.sound(1))
     assert driver.start() == 0
-    board.run(50)
+    board.step(50)
     assert driver.abort() == Error.ABORTED
 
 
@@ -216,13 +216,13 @@ def test_the_interrupt(driver: Driver, board: MemoryBoard, subject: Subject) -> 
     assert driver.send(words_of(run)) == driver.start() == 0
     assert not board.until_interrupt(10_000)
     driver.enable_interrupt(7)  # any number but 0; it was pending all the time
-    board.run(3)
+    board.step(3)
     assert board.interrupt
     driver.enable_interrupt(0)
     assert not board.interrupt
     assert driver.acknowledge() == 1
     driver.enable_interrupt(1)
-    board.run(10)
+    board.step(10)
     assert not board.interrupt
 
 

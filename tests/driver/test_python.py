@@ -145,7 +145,7 @@ def test_tokens_that_are_refused(given: tuple, message: str) -> None:
 @pytest.fixture
 def device(board: MemoryBoard) -> DmaAccelerator:
     board.pace(9, 3)
-    return DmaAccelerator(Bus(board), lambda seconds: board.run(100))
+    return DmaAccelerator(Bus(board), lambda seconds: board.step(100))
 
 
 def use(device: DmaAccelerator, board: MemoryBoard, subject: Subject) -> None:

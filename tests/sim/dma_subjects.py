@@ -9,7 +9,8 @@ from typing import Any
 from rtl.compile.image import image_bytes
 from rtl.dma.bus import Bus
 from rtl.interface.config import Config
-from sim.machine.board import MemoryBoard, design_of, library
+from sim.machine.board import MemoryBoard, design_of
+from sim.machine.machine import library
 from tests.zoo import Compiled
 
 BUS = Bus(data_bits=64, burst=8, outstanding=4)
@@ -66,7 +67,7 @@ def board_of(
     lanes: int, bus: Bus, design: Any = None, variant: str = "", columns: int | None = None
 ) -> MemoryBoard:
     made = design or design_of(limits(lanes, columns), bus)
-    board = MemoryBoard(library(made, bus, variant), bus)
+    board = MemoryBoard(library(made, variant), bus)
     held = *subjects(lanes, columns), tagger(lanes, columns)
     board.hold({one.address: image_bytes(one.image) for one in held})
     return board

@@ -14,7 +14,8 @@ from rtl.dma.share import CORE_ADDRESS_BITS, DECERR
 from rtl.interface.operation import Error
 from sim.cycles.dma import predict_dma
 from sim.design import described
-from sim.machine.board import ABORT, SLVERR, MemoryBoard
+from sim.machine.board import ABORT, MemoryBoard
+from sim.machine.machine import SLVERR
 from tests.damage import replaced, with_pieces
 from tests.sim.dma_subjects import BUS, Subject, board_of, limits, subjects
 from tests.tiers import quick
@@ -104,11 +105,11 @@ def test_a_failing_one_does_not_stop_the_others(seed: int, board: MemoryBoard) -
             bad.write("model_address", 3 if kind == "address" else subjects(4)[0].address + 64)
             bad.send(subject.words(12))
             bad.start()
-        board.run(draw.randrange(40))
+        board.step(draw.randrange(40))
         for core, (one, tokens) in zip(sound, work):
             begin(core, one, tokens)
         if kind == "abort":
-            board.run(draw.randrange(300))
+            board.step(draw.randrange(300))
             bad.write("control", ABORT)
         code, logits = bad.ended()
         assert Error(code).name == ("ABORTED" if kind == "abort" else kind.upper())

@@ -14,9 +14,10 @@ from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import Config, ceil_div
 from sim.bench import run_bench
 from sim.cycles.model import predict
-from sim.machine import volume
+from sim.machine.inference import Loaded
 from tb.case import Case, accelerator_inference, write_case
 from tests import zoo
+from tests.sim.played import played, right
 
 #: As in tests/tb/test_bench_accelerator.py, so that one build serves both.
 CONFIG = Config(lanes=4)
@@ -51,11 +52,12 @@ def sequence(tokens: int) -> np.ndarray:
 def test_all_count_the_same(name: str, stream_bytes: int, row_latency: int, tmp_path: Path) -> None:
     model = MODELS[name]
     program, rows = compile_model(model, CONFIG), embedding_table(model, CONFIG.lanes)
-    jobs = [volume.Job(program, rows, sequence(n)) for n in LENGTHS]
-    machine = volume.simulate(CONFIG, jobs, stream_bytes=stream_bytes, row_latency=row_latency)
+    memory = {"stream_bytes": stream_bytes, "row_latency": row_latency}
+    loaded = Loaded(program, rows)
+    machine = played(CONFIG, [loaded.inference(sequence(n), **memory) for n in LENGTHS])
     cocotb = by_cocotb(tmp_path, model, stream_bytes, row_latency)
     for tokens, one, other in zip(LENGTHS, machine, cocotb, strict=True):
-        said = predict(program, tokens, stream_bytes=stream_bytes, row_latency=row_latency)
+        said = predict(program, tokens, **memory)
         expected = {"cycles": said.cycles, "active": said.active, "stalls": said.stalls}
         assert {"cycles": one.cycles, "active": one.active, "stalls": one.stalls} == expected
         assert {counter: other[counter] for counter in expected} == expected
@@ -68,8 +70,7 @@ def test_counters_of_more_than_sixteen_bits() -> None:
     """An embedding memory so slow that cycles and a stall exceed 2^16."""
     model, latency = MODELS["post"], (1 << 16) + 5000
     program, rows = compile_model(model, CONFIG), embedding_table(model, CONFIG.lanes)
-    job = volume.Job(program, rows, sequence(5))
-    (one,) = volume.simulate(CONFIG, [job], row_latency=latency, patience=2 * latency)
-    said = predict(program, 5, stream_bytes=CONFIG.lanes, row_latency=latency)
-    assert (one.cycles, one.active, one.stalls) == (said.cycles, said.active, said.stalls)
+    slow = {"row_latency": latency, "patience": 2 * latency}
+    (one,) = played(CONFIG, [Loaded(program, rows).inference(sequence(5), **slow)])
+    right(one, program, model)
     assert min(one.cycles, one.stalls["weights"]) > 1 << 16

@@ -13,21 +13,23 @@ from cli.command import Exit
 import numpy as np
 import pytest
 
-from golden.encoder import run, run_batch
+from golden.encoder import run
 from golden.model import Model, Shape, Window
 from golden.random import random_model
 from golden.store import save
 from quant.calibrate import main as calibrate
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import Config
-from rtl.interface.operation import Error
 from sim.cycles import __main__ as cycles
 from sim.cycles.array import Array
 from sim.cycles.model import predict
 from sim.cycles.norm import Taken, normalise
-from sim.machine import volume
+from sim.design import generated
+from sim.machine.inference import Loaded
+from sim.machine.machine import library
 from tb.layernorm import random_operation, schedule
 from tests.quant import tiny
+from tests.sim.played import played, right
 from tests.tiers import quick
 
 VOCABULARY = 50
@@ -165,26 +167,6 @@ def program_of(
     return compile_model(model_of(shape), config, whole_last_layer=whole_last_layer)
 
 
-def simulated(lanes: int, case: Case) -> volume.Result:
-    """What the accelerator's registers and traces say."""
-    rng = np.random.default_rng(case.tokens)
-    program = case.program(lanes)
-    job = volume.Job(
-        program,
-        embedding_table(model_of(case.shape), lanes),
-        rng.integers(0, VOCABULARY, case.tokens),
-    )
-    (result,) = volume.simulate(
-        program.config,
-        [job],
-        stream_bytes=case.stream_bytes,
-        row_latency=case.row_latency,
-        flags=SOONER if lanes == 16 else (),
-    )
-    assert result.error is Error.NONE
-    return result
-
-
 def marks(lanes: int, *, long: bool = False) -> list[pytest.MarkDecorator]:
     """The first case of a number of lanes builds the simulation: of 64 that takes very long."""
     if lanes == 64:
@@ -208,21 +190,16 @@ def marks(lanes: int, *, long: bool = False) -> list[pytest.MarkDecorator]:
     ],
 )
 def test_prediction_equals_simulation(lanes: int, case: Case) -> None:
-    result = simulated(lanes, case)
-    found = predict(
-        case.program(lanes),
-        case.tokens,
+    rng, program = np.random.default_rng(case.tokens), case.program(lanes)
+    model, config = model_of(case.shape), program.config
+    inference = Loaded(program, embedding_table(model, lanes)).inference(
+        rng.integers(0, VOCABULARY, case.tokens),
         stream_bytes=case.stream_bytes,
         row_latency=case.row_latency,
     )
-    assert [(p.number, p.first, p.last, p.active, p.stalls) for p in found.phases] == [
-        (o.number, o.first, o.last, o.active, o.stalls) for o in result.operations
-    ]
-    assert (found.cycles, found.active, found.stalls) == (
-        result.cycles,
-        result.active,
-        result.stalls,
-    )
+    design = generated("accelerator", config)
+    (result,) = played(config, [inference], library(design, flags=SOONER * (lanes == 16)))
+    right(result, program, model)
 
 
 BATCHES = {
@@ -257,21 +234,11 @@ def test_prediction_of_batches_equals_simulation(lanes: int) -> None:
         rng = np.random.default_rng(lengths[0])
         ids, attend = rng.integers(0, VOCABULARY, sum(lengths)), rng.random(sum(lengths)) < 0.8
         attend[np.cumsum(lengths) - 1] = True
-        job = volume.Job(
-            program, embedding_table(model, lanes), ids, attend=attend.astype(int), lengths=lengths
+        inference = Loaded(program, embedding_table(model, lanes)).inference(
+            ids, None, attend.astype(int), lengths, stream_bytes=stream_bytes
         )
-        (result,) = volume.simulate(program.config, [job], stream_bytes=stream_bytes)
-        found = predict(program, lengths, stream_bytes=stream_bytes)
-        assert [(p.number, p.first, p.last, p.active, p.stalls) for p in found.phases] == [
-            (o.number, o.first, o.last, o.active, o.stalls) for o in result.operations
-        ]
-        assert (found.cycles, found.active, found.stalls) == (
-            result.cycles,
-            result.active,
-            result.stalls,
-        )
-        wanted = run_batch(model, ids, None, attend, lengths)
-        np.testing.assert_array_equal(result.logits.reshape(wanted.shape), wanted)
+        (result,) = played(program.config, [inference])
+        right(result, program, model)
 
 
 CHOICES: dict[str, dict[str, Any]] = {
@@ -321,19 +288,9 @@ def test_choices_of_the_hardware(
         kinds = dict.fromkeys(kind.split(), True)
         model = random_model(SHAPES[shape], seed, FACTORISED.get(shape, 0), **kinds)
         program = compile_model(model, config, whole_last_layer=bool(seed % 2))
-        traces: list[dict[str, np.ndarray]] = []
-        wanted = run_batch(model, ids, None, np.ones(len(ids), bool), lengths, traces)
-        job = volume.Job(program, embedding_table(model, 4), ids, lengths=lengths, trace=True)
-        (result,) = volume.simulate(config, [job])
-        assert result.error is Error.NONE
-        found = volume.compare(program, traces, lengths, result)
-        assert (found.first, found.problem) == (None, "")
-        np.testing.assert_array_equal(result.logits.reshape(wanted.shape), wanted)
-        said = predict(program, lengths)
-        assert [(p.number, p.first, p.last, p.active, p.stalls) for p in said.phases] == [
-            (o.number, o.first, o.last, o.active, o.stalls) for o in result.operations
-        ]
-        assert said.cycles == result.cycles
+        loaded = Loaded(program, embedding_table(model, 4))
+        (result,) = played(config, [loaded.inference(ids, lengths=lengths, trace=True)])
+        right(result, program, model)
 
 
 @pytest.mark.slow
@@ -348,17 +305,14 @@ def test_sums_of_a_long_text() -> None:
     model = replace(model, layers=(layer,))
     ids = np.random.default_rng(1).integers(0, VOCABULARY, tokens)
     trace: dict[str, np.ndarray] = {}
-    wanted = run(model, ids, trace=trace)
+    run(model, ids, trace=trace)
     assert len(np.unique(trace["layer.0.scores"])) > 2
     assert trace["layer.0.sum"].min() < 1 << 20 < trace["layer.0.sum"].max()
     config = Config(lanes=8, tokens=8192, hidden=8, ffn=8, labels=2, windows=True)
     program = compile_model(model, config)
-    job = volume.Job(program, embedding_table(model, 8), ids, trace=True)
-    (result,) = volume.simulate(config, [job])
-    found = volume.compare(program, trace, tokens, result)
-    assert (found.first, found.problem) == (None, "")
-    np.testing.assert_array_equal(result.logits, wanted)
-    assert predict(program, tokens).cycles == result.cycles
+    loaded = Loaded(program, embedding_table(model, 8))
+    (result,) = played(config, [loaded.inference(ids, trace=True)])
+    right(result, program, model)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -24,7 +24,8 @@ from rtl.interface.operation import Error
 from rtl.registers.map import registers
 from sim.cycles.dma import predict_dma
 from sim.design import described
-from sim.machine.board import ABORT, MemoryBoard, design_of, library
+from sim.machine.board import ABORT, MemoryBoard, design_of
+from sim.machine.machine import library
 from tb.packing import token_words
 from tests.damage import replaced
 from tests.sim.dma_subjects import BUS, Subject, board_of, limits, subjects, tagger
@@ -114,7 +115,7 @@ def test_choices(bias_heads: int, windows: bool, gated: bool, rotary_pairs: int)
     choices = None, bias_heads, windows, gated, rotary_pairs
     models = [subject.model for subject in subjects(4, *choices)]
     assert any(map(has_gates, models)) == gated
-    board = MemoryBoard(library(design_of(limits(4, *choices), BUS), BUS), BUS)
+    board = MemoryBoard(library(design_of(limits(4, *choices), BUS)), BUS)
     board.hold({one.address: image_bytes(one.image) for one in subjects(4, *choices)})
     exact(board, 4, (1, 20), *choices)
     board.close()
@@ -191,7 +192,7 @@ def test_the_shipped_model() -> None:
     config = fitting(model.shape, 8, 128)
     program = compile_model(model, config)
     image = image_of(model, program)
-    board = MemoryBoard(library(design_of(config, bus), bus), bus)
+    board = MemoryBoard(library(design_of(config, bus)), bus)
     board.hold({64: image_bytes(image)})
     board.point(image, 64)
     ids = np.random.default_rng(1).integers(0, model.shape.vocabulary, 128)
@@ -251,7 +252,7 @@ def aborts(board: MemoryBoard, lanes: int, cycles: Sequence[int]) -> int:
         board.point(subject.image, subject.address)
         board.send(subject.words(6))
         board.start()
-        board.run(cycle)
+        board.step(cycle)
         assert board.write("control", ABORT)
         code, logits = board.ended()
         assert (code, logits) in [(Error.ABORTED, []), (Error.NONE, subject.logits(6))], cycle
@@ -280,7 +281,7 @@ def test_resets(board: MemoryBoard) -> None:
         board.point(subject.image, subject.address)
         board.send(subject.words(5))
         board.start()
-        board.run(draw.randrange(1500))
+        board.step(draw.randrange(1500))
         board.reset(draw.choice((1, 3)))
         assert board.read("model_bytes") == 0
         assert board.read("token_room") == 512
@@ -337,9 +338,9 @@ def test_tokens_before_and_after_the_start(board: MemoryBoard) -> None:
     subject = subjects(4)[0]
     board.point(subject.image, subject.address)
     board.start()
-    board.run(700)
+    board.step(700)
     board.send(subject.words(7))
-    board.run(200)
+    board.step(200)
     board.send(subject.words(4))  # of the next inference
     assert board.ended() == (Error.NONE, subject.logits(7))
     board.start()
@@ -379,7 +380,7 @@ def test_each_start_takes_one_packet(seed: int, board: MemoryBoard) -> None:
         write(draw.choice((0, draw.randint(0, len(queue)), len(queue))))
         board.start()
         if kind in (Error.NONE, Error.NO_KEY):
-            board.run(draw.choice((0, 300)))
+            board.step(draw.choice((0, 300)))
             write(len(queue))
         wanted = subject.logits(tokens) if kind == Error.NONE else []
         code, logits = board.ended()

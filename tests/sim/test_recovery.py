@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pytest
 
-from golden.encoder import run as golden
 from golden.model import Model, Shape
 from golden.random import random_model
 from rtl.compile.program import Program, Step, compile_model, embedding_table
@@ -22,8 +22,10 @@ from rtl.compile.unchecked import violations
 from rtl.interface.command import NO_FLAGS, Flag, Stream, bank_address
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from sim.machine import volume
-from sim.machine.volume import Job, Result
+from sim.machine.inference import Inference, Loaded, Packets, abort_after, seed_of
+from sim.machine.result import Result
+from sim.verdict import failure, verdict
+from tests.sim.played import played
 
 pytestmark = pytest.mark.slow
 
@@ -51,47 +53,52 @@ SHAPES = {
         vocabulary=30, positions=16, types=2,
     ),
 }  # fmt: skip
+PATIENCE = 20_000
 
 
 @dataclass(frozen=True)
-class Loaded:
+class Subject:
     """A random model, compiled."""
 
     model: Model
     program: Program
-    table: np.ndarray
 
-    def job(self, tokens: int, seed: int = 0, **options: Any) -> Job:
+    @cached_property
+    def loaded(self) -> Loaded:
+        return Loaded(self.program, embedding_table(self.model, self.program.config.lanes))
+
+    def one(self, tokens: int, seed: int = 0, **others: Any) -> Inference:
         rng = np.random.default_rng([tokens, seed])
         ids, types = rng.integers(0, 30, tokens), rng.integers(0, 2, tokens)
-        return Job(self.program, self.table, ids, types, **options)
+        return self.loaded.inference(ids, types, patience=PATIENCE, **others)
 
-    def right(self, job: Job, result: Result) -> bool:
-        ends = np.cumsum([len(job.ids)] if job.lengths is None else job.lengths)[:-1]
-        expected = [
-            logit
-            for ids, types in zip(np.split(job.ids, ends), np.split(job.types, ends))
-            for logit in golden(self.model, ids, types, np.ones(len(ids), bool)).tolist()
-        ]
-        return result.error is Error.NONE and result.logits.tolist() == expected
+    def right(self, result: Result) -> bool:
+        return not verdict(result, self.program, self.model)
 
 
 @pytest.fixture(scope="module")
-def tiny() -> Loaded:
+def tiny() -> Subject:
     model = random_model(TINY, 4)
-    program = compile_model(model, CONFIG, whole_last_layer=True)
-    return Loaded(model, program, embedding_table(model, CONFIG.lanes))
+    return Subject(model, compile_model(model, CONFIG, whole_last_layer=True))
+
+
+def streamed(one: Inference, stream: bytes) -> Inference:
+    """The same with another command stream."""
+    return one.but(model=Packets.whole(stream, CONFIG.stream_width))
 
 
 def followed(
-    loaded: Loaded, bad: Sequence[Job], seed: int | None = None, **options: int
+    subject: Subject, bad: Sequence[Inference], seed: int | None = None, **others: int
 ) -> list[Result]:
-    """The results of the bad jobs; a sound one after each of them must be right."""
-    sound = [loaded.job(1 + place % 7, place) for place in range(len(bad))]
-    jobs = [job for pair in zip(bad, sound, strict=True) for job in pair]
-    results = volume.simulate(CONFIG, jobs, seed=seed, patience=20_000, **options)
-    for job, result in zip(sound, results[1::2], strict=True):
-        assert loaded.right(job, result), f"the inference after {bad[result.index // 2]}"
+    """What the bad ones showed; a sound one after each of them must be right."""
+    sound = [subject.one(1 + place % 7, place) for place in range(len(bad))]
+    both = [one for pair in zip(bad, sound, strict=True) for one in pair]
+    seeds = [None if seed is None else seed_of(seed, place) for place in range(len(both))]
+    given = [one.but(seed=own, **others) for one, own in zip(both, seeds, strict=True)]
+    results = played(CONFIG, given)
+    for place, result in enumerate(results):
+        assert failure(result) == ""
+        assert place % 2 == 0 or subject.right(result), f"the inference after number {place - 1}"
     return results[::2]
 
 
@@ -100,20 +107,19 @@ def followed(
     [([3], None, 1), ([2, 5, 1], None, 9), ([3], 1, 3), ([1, 3, 4, 1], 2, 20)],
 )
 def test_abort_in_every_cycle(
-    tiny: Loaded, lengths: list[int], seed: int | None, row_latency: int
+    tiny: Subject, lengths: list[int], seed: int | None, row_latency: int
 ) -> None:
     """Rows are asked for, words are offered, logits leave: the next inference never notices."""
     tokens = sum(lengths)
-    (whole,) = volume.simulate(
-        CONFIG, [tiny.job(tokens, lengths=lengths)], seed=seed, row_latency=row_latency
-    )
+    given = tiny.one(tokens, lengths=lengths, row_latency=row_latency).but(seed=seed)
+    (whole,) = played(CONFIG, [given])
     last = whole.cycles + 4
     moments = [*range(1, 120), *range(120, last - 60, 13), *range(last - 60, last)]
-    jobs = [tiny.job(tokens, lengths=lengths, abort=moment) for moment in moments]
-    results = followed(tiny, jobs, seed, row_latency=row_latency)
-    for job, result in zip(jobs, results, strict=True):
+    aborted = [given.but(events=(abort_after(moment),)) for moment in moments]
+    results = followed(tiny, aborted, seed, row_latency=row_latency)
+    for result in results:
         if result.error is Error.NONE:  # it came after the end, or too late
-            assert tiny.right(job, result)
+            assert tiny.right(result)
         else:
             assert result.error is Error.ABORTED
     codes = [result.error for result in results]
@@ -131,7 +137,7 @@ def steps_of(program: Program, *steps: Step) -> bytes:
     return bytes(stream)
 
 
-def test_a_stream_that_computes_no_logits(tiny: Loaded) -> None:
+def test_a_stream_that_computes_no_logits(tiny: Subject) -> None:
     """Its HEADER and END alone; everything but the logits; after a reset, and after others."""
     steps = tiny.program.steps
     streams = [
@@ -139,8 +145,7 @@ def test_a_stream_that_computes_no_logits(tiny: Loaded) -> None:
         steps_of(tiny.program, *steps[:-2], steps[-1]),
     ]
     assert Flag.LOGITS in steps[-2].flags
-    job = tiny.job(5)
-    results = followed(tiny, [replace(job, program=stream) for stream in streams * 2])
+    results = followed(tiny, [streamed(tiny.one(5), stream) for stream in streams * 2])
     assert [result.error for result in results] == [Error.FORMAT] * 4
 
 
@@ -215,11 +220,11 @@ def refused(program: Program) -> Iterator[tuple[str, tuple[Step, ...], Error]]:
         yield f"{name} {values}", changed(p, name, **values), Error.LIMIT
 
 
-def test_streams_that_cannot_be_run(tiny: Loaded) -> None:
+def test_streams_that_cannot_be_run(tiny: Subject) -> None:
     cases = list(refused(tiny.program))
     assert len(cases) > 30
-    jobs = [replace(tiny.job(9), program=steps_of(tiny.program, *steps)) for _, steps, _ in cases]
-    results = followed(tiny, jobs)
+    given = [streamed(tiny.one(9), steps_of(tiny.program, *steps)) for _, steps, _ in cases]
+    results = followed(tiny, given)
     assert {name: r.error.name for (name, *_), r in zip(cases, results, strict=True)} == {
         name: error.name for name, _, error in cases
     }
@@ -233,7 +238,7 @@ def test_a_chained_norm_does_not_overtake_a_linear(precise: bool) -> None:
     shape = replace(TINY, hidden=hidden, head_size=hidden // 2, positions=24)
     model = random_model(shape, 0, precise=precise)
     program = compile_model(model, config, whole_last_layer=True)
-    table = embedding_table(model, config.lanes)
+    subject = Subject(model, program)
     steps = {step.name: step for step in program.steps}
     norm = steps.pop("layer.0.attention.norm")
     assert norm.flags & Flag.CHAINED
@@ -243,17 +248,17 @@ def test_a_chained_norm_does_not_overtake_a_linear(precise: bool) -> None:
     first = [steps.pop(name) for name in ("header", "embedding.norm", "embedding.sum", *moved)]
     bad = steps_of(program, *first, norm, *steps.values())
     assert any("NORM with CHAINED" in line for line in violations(bad, config))
-    rng, jobs = np.random.default_rng(1), []
-    for lengths in ([1], [12], [20], [24], [1] * 6):
-        ids, types = (rng.integers(0, most, sum(lengths)) for most in (30, 2))
-        jobs.append(Job(bad, table, ids, types, lengths=lengths))
-    results = volume.simulate(config, jobs, patience=20_000)
+    given = [
+        streamed(subject.one(sum(lengths), lengths=lengths), bad)
+        for lengths in ([1], [12], [20], [24], [1] * 6)
+    ]
+    results = played(config, given)
     assert {result.error for result in results} == {Error.FORMAT}
 
 
-def test_a_tensor_that_outgrows_its_bank(tiny: Loaded) -> None:
+def test_a_tensor_that_outgrows_its_bank(tiny: Subject) -> None:
     """Addresses are in their bank at first and leave it with the row tiles of a longer sequence."""
-    bank, job = CONFIG.bank_words, tiny.job(4)
+    bank = CONFIG.bank_words
     for name, values, code in (
         ("layer.0.q", {"destination_stride": 10}, Error.NONE),
         ("layer.0.q", {"destination_stride": 4 * bank}, Error.LIMIT),
@@ -266,21 +271,21 @@ def test_a_tensor_that_outgrows_its_bank(tiny: Loaded) -> None:
         ("layer.0.ffn.sum", {"source_stride": 4 * bank}, Error.LIMIT),
     ):
         steps = changed(tiny.program, name, **values) if code else tiny.program.steps
-        bad = replace(tiny.job(16), program=steps_of(tiny.program, *steps))
+        bad = streamed(tiny.one(16), steps_of(tiny.program, *steps))
         (result,) = followed(tiny, [bad])
         assert result.error is code, (name, values)
     # A short sequence has one row tile: strides do not matter.
     steps = changed(tiny.program, "layer.0.ffn.hidden", destination_stride=4 * bank)
-    short = replace(job, program=steps_of(tiny.program, *steps))
-    (result,) = volume.simulate(CONFIG, [short])
-    assert tiny.right(short, result)
+    short = streamed(tiny.one(4), steps_of(tiny.program, *steps))
+    (result,) = played(CONFIG, [short])
+    assert tiny.right(result)
 
 
 @pytest.mark.parametrize("shape", ["plain", "wide"])
 def test_one_accelerator_runs_what_was_compiled_for_any(shape: str) -> None:
     """Whatever limits a model was compiled for: right where it fits, else LIMIT or LENGTH."""
     model = random_model(SHAPES[shape], 5)
-    table, codes = embedding_table(model, CONFIG.lanes), []
+    codes = []
     for limits in (
         {},
         {"tokens": 4},
@@ -294,10 +299,9 @@ def test_one_accelerator_runs_what_was_compiled_for_any(shape: str) -> None:
         config = replace(CONFIG, **limits)
         if shape == "wide" and config.tokens < 8:
             continue  # its V does not fit such banks at all
-        loaded = Loaded(model, compile_model(model, config), table)
+        loaded = Subject(model, compile_model(model, config))
         for tokens in (1, 4, 9, 13, 16):
-            job = loaded.job(tokens)
-            (result,) = volume.simulate(CONFIG, [job])
+            (result,) = played(CONFIG, [loaded.one(tokens)])
             codes.append(result.error)
             if result.error is not Error.NONE:
                 fits = tokens <= compile_model(model, CONFIG).tokens
@@ -306,20 +310,21 @@ def test_one_accelerator_runs_what_was_compiled_for_any(shape: str) -> None:
                 )
                 assert not fits or tokens > loaded.program.tokens
             else:
-                assert loaded.right(job, result)
+                assert loaded.right(result)
     assert codes.count(Error.NONE) >= 14
     assert (Error.LIMIT in codes) == (shape == "wide")
 
 
 @pytest.mark.parametrize("width", [4, 8, 16, 40])
-def test_rows_of_another_width(tiny: Loaded, width: int) -> None:
+def test_rows_of_another_width(tiny: Subject, width: int) -> None:
     """The table of another model: its rows end early or late."""
-    table = np.zeros((len(tiny.table), width), np.int8)
-    table[:, : tiny.table.shape[1]] = tiny.table[:, :width]
-    assert tiny.table.shape[1] != width
-    wrong = {"program": tiny.program.stream(), "table": table}
-    jobs = [replace(tiny.job(n), **wrong) for n in (1, 4, 9)]
-    jobs += [replace(tiny.job(9), **wrong, abort=moment) for moment in range(20, 60, 3)]
-    results = followed(tiny, jobs, row_latency=5)
+    rows = tiny.loaded.table
+    table = np.zeros((len(rows), width), np.int8)
+    table[:, : rows.shape[1]] = rows[:, :width]
+    assert rows.shape[1] != width
+    wrong = {"table": table, "row_words": width // CONFIG.lanes}
+    given = [tiny.one(tokens).but(**wrong) for tokens in (1, 4, 9)]
+    given += [given[-1].but(events=(abort_after(moment),)) for moment in range(20, 60, 3)]
+    results = followed(tiny, given, row_latency=5)
     assert {result.error for result in results[:3]} == {Error.ROW}
     assert {result.error for result in results[3:]} <= {Error.ROW, Error.ABORTED}

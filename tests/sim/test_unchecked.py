@@ -22,7 +22,8 @@ from rtl.compile.unchecked import Held, config_for, violations
 from rtl.interface.command import ROTARY_BIT, Flag, Opcode, bank_address
 from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
-from sim.machine.job import Packets
+from sim.machine.inference import Packets
+from sim.machine.machine import Machine
 from tb.scenarios import FAMILIES, SMALL, family
 from tests import zoo
 from tests.tiers import quick
@@ -94,8 +95,8 @@ def changed(number: int, change: Change | None) -> tuple[Subject, bytes]:
 
 def rtl_logits(subject: Subject, stream: bytes, packet: int = ALL) -> tuple[Error, list[int]]:
     run = subject.sound(packet).but(model=Packets.whole(stream, N), logits=None)
-    ((_, _, facts),) = shown(program(config(N)), config(N), [(Case(0, "", (run,)), (subject,))])
-    (seen,) = facts.runs
+    with Machine(program(config(N)), config(N), odd=True) as machine:
+        ((_, seen),) = shown(machine, Case(0, "", (run,)))
     return seen.error, seen.logits.tolist()
 
 

@@ -42,7 +42,7 @@ def test_causes_are_the_stall_registers_in_their_order() -> None:
 
 
 def test_the_header_has_every_register_and_port_once() -> None:
-    text = header()
+    text = header(dma=False)
     for register in REGISTERS:
         assert re.findall(rf"\b{register.name.upper()} = (\w+)", text) == [f"{register.address:#x}"]
     assert re.findall(r"t\.(trace_\w+)\);", text) == [f"trace_{name}" for name in WRITTEN]

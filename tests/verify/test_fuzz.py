@@ -11,7 +11,8 @@ import pytest
 from rtl.compile.fit import has_gates
 from rtl.interface.operation import Error
 from sim.design import described
-from sim.machine.job import Action, Event, Packets
+from sim.machine.inference import Action, Event, Packets
+from sim.machine.machine import Machine, library
 from sim.machine.result import Result
 from tests.damage import mutated, with_pieces
 from tests.tiers import quick
@@ -154,8 +155,9 @@ def test_a_deliberate_fault_is_found(name: str) -> None:
     part, old, new = FAULTS[name]
     unit = mutated(part, (old, new), unit="accelerator", config=config(4))
     design = described(unit, "accelerator", config(4))
-    path = program(config(4), design, f"-{list(FAULTS).index(name)}", FLAGS)
-    assert any(outcome.wrong for outcome in play({config(4): path}, 1, range(40 * len(TURNS))))
+    path = library(design, f"-{list(FAULTS).index(name)}", FLAGS)
+    numbers = {config(4): range(40 * len(TURNS))}
+    assert any(outcome.wrong for outcome in play({config(4): path}, 1, numbers))
 
 
 def test_start_in_every_cycle_around_the_end() -> None:
@@ -166,10 +168,9 @@ def test_start_in_every_cycle_around_the_end() -> None:
 
     def played(*events: Event) -> tuple[list[str], Result]:
         case = Case(0, "registers", (first.but(events=events), second))
-        ((_, subjects_of, facts),) = shown(
-            program(config(4)), config(4), [(case, (subject, subject))]
-        )
-        return judge(case, subjects_of, facts), facts.runs[0]
+        with Machine(program(limits), limits, odd=True) as machine:
+            facts = shown(machine, case)
+        return judge(case, (subject, subject), facts), facts[0][1]
 
     wrong, alone = played()
     assert wrong == []

@@ -20,14 +20,14 @@ from rtl.compile.tensors import leaves_its_bank
 from rtl.interface.command import DESCRIPTOR_BYTES, Flag, Opcode
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from sim.machine.job import Packets
+from sim.machine.inference import Packets
+from tb.packing import ATTEND_BIT, ENDS_BIT, ID_MASK, TYPE_BIT
 
-ENDS_BIT, ATTEND_BIT, TYPE_BIT, ID_MASK = 1 << 26, 1 << 25, 1 << 24, (1 << 24) - 1
 GATHERS = Flag.FIRST_TILE | Flag.RESIDUAL
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Right:
     """Codes that are right, and the logits that come with NONE: those of each packet.
 
     failing
@@ -122,7 +122,7 @@ def use_codes(
     return codes
 
 
-def account(model: Packets, tokens: Packets, row_words: int, config: Config) -> Verdict:
+def account(model: Packets, tokens: Packets, row_words: int, config: Config) -> Right:
     """What may come of these streams when they are played to their end.
 
     row_words
@@ -144,7 +144,7 @@ def account(model: Packets, tokens: Packets, row_words: int, config: Config) -> 
         codes.discard(Error.NONE)
         codes.add(Error.ABORTED)
     packets = tuple(_packets(found, [len(sequence) for sequence in sequences(words)]))
-    return Verdict(frozenset(codes), packets, failing)
+    return Right(frozenset(codes), packets, failing)
 
 
 def _unknown(words: list[int], found: list[Descriptor]) -> Iterator[int]:

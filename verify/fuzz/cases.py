@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from rtl.interface.config import Config
-from sim.machine.job import Client
+from sim.machine.inference import Client
 from verify.fuzz.clients import CLIENTS
 from verify.fuzz.job import Case, Run
 from verify.fuzz.streams import STREAMS, Variation

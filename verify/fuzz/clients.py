@@ -9,7 +9,7 @@ import numpy as np
 
 from rtl.control.axi import ADDRESS, ADDRESS_BITS
 from rtl.interface.operation import Error
-from sim.machine.job import Action, After, Client, Event, Packets
+from sim.machine.inference import Action, After, Client, Event, Packets
 from verify.fuzz.job import Run
 from verify.fuzz.streams import STREAMS
 from verify.fuzz.subject import POOL, Sequence, Subject

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rtl.interface.operation import Error
-from sim.machine import job
+from sim.machine.inference import Inference
 
 
-@dataclass(frozen=True)
-class Run(job.Run):
+@dataclass(frozen=True, kw_only=True)
+class Run(Inference):
     """One inference, good or bad.
 
     Attributes

@@ -5,52 +5,45 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
+import numpy as np
+
 from rtl.interface.operation import Error
-from sim.machine.job import Action, Client, Packets
-from sim.machine.result import Played, Result
-from verify.fuzz.account import Verdict, account
+from sim.machine.inference import Action, Client, Packets
+from sim.machine.result import Result
+from sim.verdict import verdict
+from verify.fuzz.account import Right, account
 from verify.fuzz.job import Case, Run
 from verify.fuzz.subject import Subject
 
 BUSY, DONE = 1, 2
 
 
-def judge(case: Case, subjects: Sequence[Subject], shown: Played) -> list[str]:
+def judge(
+    case: Case, subjects: Sequence[Subject], shown: Sequence[tuple[int, Result]]
+) -> list[str]:
     """What is wrong with the case, a line each; none when nothing is.
 
     case, subjects
         As `verify.fuzz.cases.built` gives them.
     shown
-        What it showed.
+        As `verify.fuzz.play.shown` gives it.
     """
     found: list[str] = []
-    plan, place = list(zip(case.runs, subjects)), 0
     model = tokens = Packets(b"", b"")
-    for seen in shown.runs:
-        run, subject = plan[place]
-        again = run.client & Client.REST and seen.end != "skipped"
+    ready = True  # its sources, before it began
+    for place, seen in shown:
+        run = case.runs[place]
         rests = [bool(seen.model_rest), bool(seen.tokens_rest)]
         logits = None if any(rests) else run.logits
         if all(rests):
-            logits = plan[place - 1][0].behind
+            logits = case.runs[place - 1].behind
         model = model if seen.model_rest else run.model
         tokens = tokens if seen.tokens_rest else run.tokens
-        if seen.end != "skipped":
-            found += [
-                f"run {place}: {text}"
-                for text in _run(
-                    run,
-                    subject,
-                    seen,
-                    model.after(seen.model_from),
-                    tokens.after(seen.tokens_from),
-                    logits,
-                )
-            ]
-        left = seen.model_taken < len(model.last) or seen.tokens_taken < len(tokens.last)
-        if not (again and left):
-            place += 1
-    return found + shown.wrong
+        given = model.after(seen.model_from), tokens.after(seen.tokens_from)
+        wrong = _run(run, subjects[place], seen, *given, logits, ready)
+        found += [f"run {place}: {text}" for text in wrong]
+        ready = seen.status >= 0
+    return found + [text for _, seen in shown for text in seen.wrong]
 
 
 def _run(
@@ -60,10 +53,11 @@ def _run(
     model: Packets,
     tokens: Packets,
     logits: tuple[int, ...] | None,
+    ready: bool,
 ) -> Iterator[str]:
     end = seen.end
-    verdict = account(model, tokens, run.row_words, subject.config)
-    right = set(verdict.codes) | set(run.others)
+    allowed = account(model, tokens, run.row_words, subject.config)
+    right = set(allowed.codes) | set(run.others)
     names = " or ".join(sorted(code.name for code in right))
     if end == "reset" or (end == "rescued" and Error.ABORTED in right):
         pass
@@ -81,8 +75,8 @@ def _run(
         yield f"code {code.name if code is not None else number}; right would be {names}"
         return
     assert code is not None
-    if seen.sequence not in verdict.failing.get(code, {0}):
-        wanted = sorted(verdict.failing.get(code, {0}))
+    if seen.sequence not in allowed.failing.get(code, {0}):
+        wanted = sorted(allowed.failing.get(code, {0}))
         yield f"failed_sequence is {seen.sequence} with {code.name}; right would be {wanted}"
     aborts = end == "rescued" or any(event.action is Action.WRITE for event in run.events)
     if seen.rows_pending:
@@ -95,21 +89,26 @@ def _run(
             packet = packets.first()
             if packet is not None and taken != len(packet.last):
                 yield f"{taken} words of the {name} were taken, the packet has {len(packet.last)}"
-    yield from _logits(logits, verdict, seen, code)
+    whole = not (run.client & Client.KEEP or seen.model_rest or seen.tokens_rest)
+    if code is Error.NONE and logits is not None and whole:
+        own = subject.program, subject.model, np.array(logits)
+        yield from verdict(seen, *own, exact=ready).problems
+    else:
+        yield from _logits(logits, allowed, seen, code)
 
 
 def _logits(
-    expected: tuple[int, ...] | None, verdict: Verdict, seen: Result, code: Error
+    expected: tuple[int, ...] | None, allowed: Right, seen: Result, code: Error
 ) -> Iterator[str]:
     logits, lasts = tuple(seen.logits.tolist()), list(seen.lasts)
-    wanted = [last - 1 for last in accumulate(verdict.packets) if last <= len(logits)]
+    wanted = [last - 1 for last in accumulate(allowed.packets) if last <= len(logits)]
     if lasts != wanted:
         yield f"{len(logits)} logits came with `last` at {lasts}"
     if code is Error.NONE:
         if expected is not None and logits != expected:
             yield f"logits are {list(logits)}, golden says {list(expected)}"
-        elif len(logits) != sum(verdict.packets):
-            yield f"{len(logits)} logits came, the stream asks for {sum(verdict.packets)}"
+        elif len(logits) != sum(allowed.packets):
+            yield f"{len(logits)} logits came, the stream asks for {sum(allowed.packets)}"
         elif not logits:
             yield "code NONE without a logit"
     elif logits:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,20 +12,20 @@ from typing import Any
 from cli.workers import each
 
 from rtl.interface.config import Config, array
-from sim.design import Design, generated
-from sim.machine import play as machine
-from sim.machine.job import Settings, job_file
-from sim.machine.result import Played
+from sim.design import generated
+from sim.machine.inference import Client
+from sim.machine.machine import Machine, library
+from sim.machine.result import Result
 from verify.fuzz.cases import built
 from verify.fuzz.job import Case
 from verify.fuzz.judge import judge
-from verify.fuzz.subject import Subject, subjects
+from verify.fuzz.subject import Subject
 
-PATIENCE = 2_500
-"""Cycles without progress that count as a hang; no row or pause of a case is that long."""
+RESET = 2
+"""Cycles of it before each case."""
 
-LONGEST = 200_000
-"""Cycles that no run of a case takes."""
+AGAIN = 4
+"""Times that a run takes what is left."""
 
 CHUNK = 200
 
@@ -35,6 +34,9 @@ COVERAGE: dict[str, Any] = {
     "flags": ("--coverage-line", "--coverage-toggle"),
 }
 """What `program` takes for one that counts what is covered."""
+
+Shown = list[tuple[int, Result]]
+"""What a case showed: the places of its runs, of which one may be played several times."""
 
 
 @dataclass(frozen=True)
@@ -48,76 +50,54 @@ class Judged:
     codes: tuple[int, ...]
 
 
-def program(
-    limits: Config, design: Design | None = None, variant: str = "", flags: Sequence[str] = ()
-) -> Path:
-    """The machine of these limits, or of another design with the same ports.
+def program(limits: Config, **build: Any) -> Path:
+    """The machine of these limits; `build` as in `sim.machine.machine.library`."""
+    return library(generated("accelerator", limits), **build)
 
-    flags
-        Further ones of Verilator.
-    """
-    return machine.program(design or generated("accelerator", limits), variant, flags)
+
+def shown(machine: Machine, case: Case) -> Shown:
+    """Play a case on a machine with an odd client."""
+    machine.restart(RESET, case.number)
+    found: Shown = []
+    for place, run in enumerate(case.runs):
+        rest = bool(run.client & Client.REST)
+        for _ in range(AGAIN if rest else 1):
+            if not rest or found[-1][1].left:
+                named = run.but(name=f"case {case.number}, run {place}")
+                found.append((place, machine.run(named)))
+    return found
 
 
 def observed(
-    program: Path,
-    limits: Config,
-    seed: int,
-    numbers: Sequence[int],
-    coverage: Path | None = None,
-    mutant: int = 0,
-) -> Iterator[tuple[Case, tuple[Subject, ...], Played]]:
-    """`shown` of the cases of these numbers."""
-    return shown(program, limits, [built(seed, limits, n) for n in numbers], coverage, mutant)
-
-
-def shown(
-    program: Path,
-    limits: Config,
-    found: Sequence[tuple[Case, tuple[Subject, ...]]],
-    coverage: Path | None = None,
-    mutant: int = 0,
-) -> Iterator[tuple[Case, tuple[Subject, ...], Played]]:
-    """Play these cases: each, the subjects of its runs, and what it showed.
-
-    coverage
-        Where a program that was built with coverage writes what was covered.
-    mutant
-        Which one of a design that holds several; 0: the sound one.
-
-    Raises
-    ------
-    SimulatorError
-        The simulation died.
-    """
-    settings = Settings(
-        lanes=limits.lanes,
-        mutant=mutant,
-        odd=True,
-        reset=2,
-        quiet=8,
-        patience=PATIENCE,
-        longest=LONGEST,
-    )
-    tables = [subject.table for subject in subjects(limits)]
-    cases = {case.number: case.runs for case, _ in found}
-    share = machine.Share(job_file(settings, limits, tables, cases), list(cases))
-    with closing(machine.play(program, limits, [share], coverage)) as played:
-        for (case, of), facts in zip(found, played):
-            yield case, of, facts
-        # Anything more is that the process died.
-        next(played, None)
+    machine: Machine, seed: int, numbers: Sequence[int]
+) -> Iterator[tuple[Case, tuple[Subject, ...], Shown]]:
+    """Each case of these numbers, the subjects of its runs, and what it showed."""
+    made = [built(seed, machine.config, number) for number in numbers]
+    for case, of in made:
+        yield case, of, shown(machine, case)
 
 
 def chunk(
     program: Path, limits: Config, seed: int, numbers: Sequence[int], coverage: Path | None = None
 ) -> list[Judged]:
-    """Play and judge these cases; errors as for `observed`."""
+    """Play and judge these cases.
+
+    coverage
+        Where a program that was built with coverage writes what was covered.
+
+    Raises
+    ------
+    SimulatorError
+        Verilator found something fatal in the design.
+    """
     outcomes = []
-    for case, played, facts in observed(program, limits, seed, numbers, coverage):
-        codes = tuple(run.code for run in facts.runs if run.status >= 0)
-        wrong = judge(case, played, facts)
-        outcomes.append(Judged(limits, case.number, case.kind, wrong, codes))
+    with Machine(program, limits, odd=True) as machine:
+        for case, played, facts in list(observed(machine, seed, numbers)):  # sooner than in turn
+            codes = tuple(run.code for _, run in facts if run.status >= 0)
+            wrong = judge(case, played, facts)
+            outcomes.append(Judged(limits, case.number, case.kind, wrong, codes))
+        if coverage is not None:
+            machine.cover(coverage)
     return outcomes
 
 

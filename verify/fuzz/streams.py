@@ -16,7 +16,7 @@ from rtl.interface.command import (
     descriptor_words,
 )
 from rtl.interface.operation import Error
-from sim.machine.job import Packets
+from sim.machine.inference import Packets
 from verify.fuzz.job import Run
 from verify.fuzz.subject import Subject, subjects
 

@@ -13,7 +13,7 @@ from golden.model import Model, Shape
 from golden.random import random_model
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import Config
-from sim.machine.job import Packets
+from sim.machine.inference import Packets
 from tb.packing import token_words
 from verify.fuzz.job import Run
 
@@ -39,6 +39,10 @@ SHAPES = (
         vocabulary=20, positions=32, types=2, pooling="none",
     ),
 )  # fmt: skip
+PATIENCE = 2_500
+"""Cycles without progress that count as a hang; no row or pause of a case is that long."""
+LONGEST = 200_000
+"""Cycles that no run of a case takes."""
 POOL = 10  # sound inferences of a model whose logits are computed once
 
 
@@ -68,7 +72,7 @@ class Subject:
     Attributes
     ----------
     index
-        Of its table in the job file.
+        Its place among the subjects.
     stream
         The command stream.
     """
@@ -141,7 +145,10 @@ class Subject:
             model=Packets.whole(self.stream, self.width),
             tokens=Packets.whole(sequence.words().tobytes(), 4),
             logits=self.logits(sequence),
-            table=self.index,
+            table=self.table,
+            row_latency=1,
+            patience=PATIENCE,
+            longest=LONGEST,
             row_words=self.table.shape[1] // self.lanes,
         )
 

@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from cli.errors import Different
-
 import numpy as np
 
-from golden.encoder import run as golden
 from golden.model import Attention, FeedForward, Linear, Model
 from golden.random import random_model
 from golden.requantize import SHIFT_MAX, SHIFT_MIN
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.command import BANK_SHIFT, RESIDUAL_SHIFT_MAX, bank_address
 from rtl.interface.config import Config
-from rtl.interface.operation import Error
 from rtl.interface.tile import BANKS
-from sim.cycles.model import predict
 from sim.design import Design
-from sim.machine import play as machine
-from sim.machine import volume
+from sim.machine.inference import Inference, Loaded, seed_of
+from sim.machine.machine import Machine, library
 from sim.simulators import SimulatorError
-from tb.compare import Mismatch
+from sim.verdict import verdict
 from verify.fuzz import play
 from verify.fuzz.judge import judge
-from verify.fuzz.subject import SHAPES, subjects
+from verify.fuzz.subject import PATIENCE, SHAPES, subjects
 from verify.mutate.netlist import FLAGS
 
 SEED = 1
@@ -43,7 +38,7 @@ PACES = (None, 1)
 LONGEST = 300_000
 """Cycles of any of them, rests included, that count as a hang."""
 
-VARIANT = "mutants"
+VARIANT = "-mutants"
 
 LARGE = tuple(
     replace(
@@ -66,7 +61,7 @@ FIELDS_OF: dict[str | None, tuple[str, ...]] = {
 
 def program(design: Design) -> Path:
     """The machine of a design, built where it is missing."""
-    return machine.program(design, VARIANT, FLAGS)
+    return library(design, VARIANT, FLAGS)
 
 
 def exercises() -> dict[str, Callable[[Design, int], str]]:
@@ -82,30 +77,34 @@ def played(design: Design, mutant: int, name: str) -> str:
     """Why an exercise fails on a mutant, empty when it passes."""
     try:
         return exercises()[name](design, mutant)
-    except (Different, Mismatch, SimulatorError) as error:
+    except SimulatorError as error:
         return str(error)
 
 
-def _observed(design: Design, seed: int, numbers: range, mutant: int) -> Iterator[Any]:
-    limits = design_limits(design)
-    return play.observed(program(design), limits, seed, numbers, mutant=mutant)
+def _machine(design: Design, mutant: int, odd: bool) -> Machine:
+    return Machine(program(design), design_limits(design), mutant=mutant, odd=odd)
 
 
 def _fuzzed(design: Design, mutant: int, first: int) -> str:
-    for case, runs, facts in _observed(design, SEED, range(first, first + SHARE), mutant):
-        if wrong := judge(case, runs, facts):
-            return f"{case.kind} {case.number}: {wrong[0]}"
+    with _machine(design, mutant, odd=True) as machine:
+        for case, runs, facts in play.observed(machine, SEED, range(first, first + SHARE)):
+            if wrong := judge(case, runs, facts):
+                return f"{case.kind} {case.number}: {wrong[0]}"
     return ""
 
 
 def differs(design: Design, mutant: int) -> bool:
     """Whether cases of another seed show anything else on a mutant than on the sound design."""
 
-    def shown(mutant: int) -> list[str]:
-        return [
-            str([facts.wrong, *(replace(run, seconds=0) for run in facts.runs)])
-            for _, _, facts in _observed(design, SEED + 1, range(OTHERS), mutant)
-        ]
+    def shown(mutant: int) -> list[object]:
+        with _machine(design, mutant, odd=True) as machine:
+            return [
+                [
+                    (place, str(run), run.numbers.tolist(), run.logits.tolist())
+                    for place, run in facts
+                ]
+                for _, _, facts in play.observed(machine, SEED + 1, range(OTHERS))
+            ]
 
     try:
         return shown(mutant) != shown(0)
@@ -128,41 +127,33 @@ def _varied(model: Model, rng: np.random.Generator) -> Model:
     return replace(model, layers=tuple(layers))
 
 
-Work = tuple[Program, volume.Job, dict[str, np.ndarray]]
-"""A program, an inference of it, and golden's trace."""
+Work = tuple[Program, Model, Inference]
 
 
 @cache
 def _work(limits: Config) -> list[Work]:
     """Inferences of every model, one token to as many as fit, then of wild, large and deep ones."""
-    found, lanes = [], limits.lanes
+    found: list[Work] = []
+    lanes = limits.lanes
     for subject in subjects(limits):
         rng = np.random.default_rng(subject.index)
         model = _varied(subject.model, rng)
         whole = subject.index % 2 == 0
         program = compile_model(model, subject.config, whole_last_layer=whole)
         program = _turned(program, subject.index % BANKS)
+        loaded = Loaded(program, subject.table)
         for tokens in (program.tokens, lanes + 1 + subject.index % lanes, 1):
             one = subject.sequence(min(tokens, program.tokens), rng)
-            found.append(_traced_by_golden(model, program, one.ids, one.types, one.attend))
+            found.append((program, model, loaded.inference(one.ids, one.types, one.attend)))
     wild = [_wild(subject.model, subject.index) for subject in subjects(limits)[::2]]
     for model in (*wild, *(random_model(shape, shape.vocabulary) for shape in (*LARGE, DEEP))):
         program = compile_model(model, limits, whole_last_layer=True)
         rng = np.random.default_rng(model.shape.vocabulary)
         rows = (model.shape.vocabulary, max(model.shape.types, 1))
         ids, types = (rng.integers(0, n, program.tokens) for n in rows)
-        attend = np.ones(program.tokens, np.int64)
-        found.append(_traced_by_golden(model, program, ids, types, attend))
+        loaded = Loaded(program, embedding_table(model, lanes))
+        found.append((program, model, loaded.inference(ids, types)))
     return found
-
-
-def _traced_by_golden(
-    model: Model, program: Program, ids: np.ndarray, types: np.ndarray, attend: np.ndarray
-) -> Work:
-    trace: dict[str, np.ndarray] = {}
-    golden(model, ids, types, attend, trace)
-    table = embedding_table(model, program.config.lanes)
-    return program, volume.Job(program, table, ids, types, attend), trace
 
 
 def _wild(model: Model, seed: int) -> Model:
@@ -225,35 +216,15 @@ def _turned(program: Program, banks: int) -> Program:
 
 
 def _traced(design: Design, mutant: int, pace: int | None) -> str:
-    limits = design_limits(design)
-    work = _work(limits)
-    results = volume.simulate(
-        limits,
-        [job for _, job, _ in work],
-        row_latency=ROW_LATENCY,
-        trace=True,
-        seed=pace,
-        patience=play.PATIENCE,
-        longest=LONGEST,
-        design=design,
-        variant=VARIANT,
-        flags=FLAGS,
-        mutant=mutant,
-    )
-    for (program, job, trace), result in zip(work, results, strict=True):
-        tokens = len(job.ids)
-        if result.error is not Error.NONE:
-            return f"the code is {result.error.name}"
-        volume.compare(program, trace, tokens, result, np.asarray(job.attend)).check()
-        logits = trace["logits"].ravel()  # of all tokens, where the model pools none
-        if result.logits.tolist() != logits.tolist():
-            return f"logits are {result.logits.tolist()}, golden says {logits.tolist()}"
-        model = predict(program, tokens, row_latency=ROW_LATENCY)
-        seen, due = (
-            [(of.cycles, of.active, of.stalls)]
-            + [(p.number, p.first, p.last, p.active, p.stalls) for p in parts]
-            for of, parts in ((result, result.operations), (model, model.phases))
-        )
-        if pace is None and seen != due:
-            return f"counters and operations are {seen}, the cycle model says {due}"
+    with _machine(design, mutant, odd=False) as machine:
+        for number, (program, model, inference) in enumerate(_work(machine.config)):
+            played = inference.but(
+                row_latency=ROW_LATENCY,
+                trace=True,
+                seed=None if pace is None else seed_of(pace, number),
+                patience=PATIENCE,
+                longest=LONGEST,
+            )
+            if wrong := verdict(machine.run(played), program, model).problems:
+                return wrong[0]
     return ""

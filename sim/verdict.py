@@ -1,0 +1,196 @@
+"""Whether an inference of the simulated accelerator is right: the one judge of all commands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from cli.errors import Different
+
+import numpy as np
+
+from golden import encoder
+from golden.model import Model
+from rtl.compile.program import Program
+from rtl.interface.operation import Error
+from sim.cycles.model import Prediction, predict
+from sim.machine.inference import Inference
+from sim.machine.result import Result
+from tb.compare import Comparison
+from tb.expected import Writes, expected_writes
+from tb.packing import ATTEND_BIT, ID_MASK, TYPE_BIT
+from tb.trace import CAUSES
+
+OPERATIONS = 256
+"""Steps of a program up to which the number of an operation is its own."""
+
+
+PREDICTIONS = 2_000
+"""That are kept."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is wrong, a line each; empty when every bit and cycle is right.
+
+    compared, mismatches
+        Values, and how many of them differ, by tensor.
+    """
+
+    problems: tuple[str, ...]
+    compared: Counter[str]
+    mismatches: Counter[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.problems)
+
+
+def verdict(
+    result: Result,
+    program: Program,
+    model: Model,
+    logits: np.ndarray | None = None,
+    *,
+    exact: bool = True,
+) -> Verdict:
+    """Hold a good inference to golden and to the cycle model.
+
+    Compared are all logits, where a trace was recorded every write of every named intermediate, and
+    without rests the counters and the cycles of every operation.
+
+    logits
+        What golden says of them, where that is known.
+    exact
+        Whether its sources were ready when it began.
+    """
+    comparison, problems = Comparison(), list(result.wrong)
+    inference = result.inference
+    if text := failure(result):
+        problems.append(text)
+    elif result.code:
+        known = result.code in set(Error)
+        problems.append(f"ended with the error {result.error.name if known else result.code}")
+    else:
+        traces, wanted = _golden(inference, model, logits)
+        problems += _logits(result, wanted, comparison)
+        if result.writes:
+            compare(result, program, traces, comparison)
+            problems += filter(None, [comparison.problem, comparison.message()])
+        if exact and inference.exact:
+            problems += unpredicted(result, program)
+    return Verdict(tuple(problems), comparison.compared, comparison.mismatches)
+
+
+def failure(result: Result) -> str:
+    """What no inference may do, good or bad; "" for nothing."""
+    inference = result.inference
+    words, tokens = len(inference.model.last), len(inference.tokens.last)
+    streams = (
+        f"command stream word {result.model_taken} of {words}, token {result.tokens_taken} of "
+        f"{tokens}"
+    )
+    if result.beyond >= 0:
+        rows = len(inference.table)
+        return f"row {result.beyond} was asked for, the table has {rows}"
+    if result.end == "too long":
+        return f"still at it after {inference.longest} cycles"
+    if result.end == "hang":
+        return (
+            f"no progress for {inference.patience} cycles since cycle {result.progress}: the array "
+            f"says {('none', *CAUSES)[result.stall]}; {streams}, {result.rows_pending} rows asked "
+            f"for and not taken, {result.logits.size} logits"
+        )
+    if result.end != "done":
+        return f"{result.end} after {result.took} cycles"
+    if result.rows_pending:
+        return f"ended with {result.rows_pending} rows still to come"
+    if result.code:
+        return f"failed, but gave {result.logits.size} logits" if result.logits.size else ""
+    taken = result.model_taken, result.tokens_taken, len(result.lasts)
+    if taken != (words, tokens, len(inference.lengths)):
+        return f"ended well with words left: {streams}, {len(result.lasts)} logits with `last`"
+    return ""
+
+
+def _golden(
+    inference: Inference, model: Model, logits: np.ndarray | None
+) -> tuple[list[dict[str, np.ndarray]], np.ndarray]:
+    """Traces of the sequences, and the logits; none are traced where the inference is not."""
+    words, traces = inference.words.astype(np.int64), list[dict[str, np.ndarray]]()
+    if logits is None or inference.trace:
+        parts = words & ID_MASK, (words & TYPE_BIT) // TYPE_BIT, (words & ATTEND_BIT) // ATTEND_BIT
+        wanted = traces if inference.trace else None
+        found = encoder.run_batch(model, *parts, inference.lengths, wanted)
+        if logits is not None and not np.array_equal(found.reshape(-1), logits.reshape(-1)):
+            raise Different("golden and golden.fast differ: no comparison is valid")
+        logits = found
+    return traces, logits.reshape(-1)
+
+
+def _logits(result: Result, wanted: np.ndarray, comparison: Comparison) -> Iterator[str]:
+    if result.logits.size != wanted.size:
+        yield f"{result.logits.size} logits came, golden has {wanted.size}"
+        return
+    comparison.compared["logits"] += wanted.size
+    wrong = int((result.logits != wanted).sum())
+    comparison.mismatches["logits"] += wrong
+    if wrong:
+        yield f"logits are {result.logits.tolist()}, golden says {wanted.tolist()}"
+
+
+def compare(
+    result: Result,
+    program: Program,
+    traces: list[dict[str, np.ndarray]],
+    comparison: Comparison,
+) -> None:
+    """Every write of a traced inference beside golden's traces of its sequences.
+
+    A write that is missing or too many is in `problem`, the earliest difference in `first`.
+    """
+    attend = (result.inference.words & ATTEND_BIT) > 0
+    expected: dict[str, list[Writes]] = {}
+    for writes in expected_writes(program, traces, result.inference.lengths, attend):
+        expected.setdefault(writes.port, []).append(writes)
+    for port, actual in result.writes.items():
+        addressed = port not in ("max", "sum")
+        comparison.writes(port, expected.get(port, []), actual, whole=True, addressed=addressed)
+
+
+_predictions: dict[tuple[object, ...], tuple[Program, Prediction]] = {}
+
+
+def _predicted(inference: Inference, program: Program) -> Prediction:
+    """Kept for as long as the program: many inferences are as long as others."""
+    memory = inference.stream_bytes, inference.stream_ahead, inference.row_latency
+    key = id(program), inference.lengths, *memory
+    if key not in _predictions:
+        if len(_predictions) >= PREDICTIONS:
+            _predictions.clear()
+        rate, ahead, latency = memory
+        found = predict(
+            program,
+            inference.lengths,
+            stream_bytes=rate,
+            stream_ahead=ahead,
+            row_latency=latency,
+        )
+        _predictions[key] = program, found
+    return _predictions[key][1]
+
+
+def unpredicted(result: Result, program: Program) -> Iterator[str]:
+    """What the cycle model says otherwise of an inference without rests."""
+    said = _predicted(result.inference, program)
+    seen = {"cycles": result.cycles, "active": result.active} | result.stalls
+    due = {"cycles": said.cycles, "active": said.active} | said.stalls
+    wrong = [f"{name} {seen[name]:,}, not {due[name]:,}" for name in due if seen[name] != due[name]]
+    if wrong:
+        yield f"not as predicted: {', '.join(wrong)}"
+    phases = [(p.number, p.first, p.last, p.active, p.stalls) for p in said.phases]
+    shown = [(o.number, o.first, o.last, o.active, o.stalls) for o in result.operations]
+    if len(program.steps) <= OPERATIONS and phases != shown:
+        place = next(i for i, pair in enumerate(zip_longest(phases, shown)) if pair[0] != pair[1])
+        yield f"operation {place} of the inference is {shown[place : place + 1]}, not as predicted"

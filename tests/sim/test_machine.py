@@ -1,0 +1,293 @@
+"""Inferences on the machine: right, exactly timed, never hanging, and what the verdict says."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from golden.encoder import run_batch
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
+from sim.machine.inference import Inference, Loaded, Packets, abort_after, seed_of
+from sim.machine.machine import Machine, accelerator
+from sim.machine.result import Result
+from sim.verdict import failure, verdict
+from tests.damage import any_damage
+from tests.sim.played import played, right
+from tests.zoo import Compiled
+
+ROOT = Path(__file__).resolve().parents[2]
+#: As in test_cycles.py and test_cycle_counts.py, so that one build serves all.
+CONFIG = Config(lanes=4)
+PLAIN = Compiled("bert-tiny", CONFIG)
+ODD = Compiled("pre-norm-embedding-norm", CONFIG, labels=3)
+WIDTH = CONFIG.stream_width
+
+
+def of_stream(stream: bytes, **others: Any) -> Inference:
+    """A short inference with another command stream."""
+    return PLAIN.inference(6, **others).but(model=Packets.whole(stream, WIDTH))
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_inferences_back_to_back_with_model_switches(seed: int | None) -> None:
+    order = [(PLAIN, 16), (ODD, 7), (ODD, 1), (PLAIN, 3), (ODD, 16), (PLAIN, 16)]
+    inferences = [
+        one.inference(tokens, trace=True, seed=None if seed is None else seed_of(seed, number))
+        for number, (one, tokens) in enumerate(order)
+    ]
+    results = played(CONFIG, inferences)
+    for (one, tokens), result in zip(order, results, strict=True):
+        found = right(result, one.program, one.model)
+        assert found.compared.total() > 100 * tokens
+        assert {"logits", "layer.0.p", "layer.0.ffn.sum"} <= set(found.compared)
+    assert (results[0].cycles == results[5].cycles) == (seed is None)
+
+
+def test_rests_depend_on_the_seed_alone() -> None:
+    seeds = [None, 5, 5, 6]
+    none, once, again, other = played(CONFIG, [PLAIN.inference(9, seed=seed) for seed in seeds])
+    assert once.cycles == again.cycles
+    assert len({none.cycles, once.cycles, other.cycles}) == 3
+
+
+@pytest.mark.parametrize(
+    ("stream_bytes", "stream_ahead", "row_latency"),
+    [
+        (None, 1, 20),
+        (1, 1, 20),
+        (2, 1, 1),
+        (3, 1, 77),
+        (4, 1, 400),
+        (1, 2, 20),
+        (2, 9, 1),
+        (1, 300, 20),
+        (3, 1_000_000, 77),
+        (None, 5, 20),
+    ],
+)
+def test_timing_is_that_of_the_cycle_model(
+    stream_bytes: int | None, stream_ahead: int, row_latency: int
+) -> None:
+    memory: dict[str, Any] = {
+        "stream_bytes": stream_bytes,
+        "stream_ahead": stream_ahead,
+        "row_latency": row_latency,
+    }
+    cases = [(one, tokens) for one in (PLAIN, ODD) for tokens in (1, 5, 16)]
+    results = played(CONFIG, [one.inference(tokens, **memory) for one, tokens in cases])
+    for (one, _), result in zip(cases, results, strict=True):
+        assert result.inference.exact
+        right(result, one.program, one.model)
+
+
+def changed(result: Result, port: str) -> Result:
+    """The same with one bit of a write changed."""
+    recorded = result.writes[port]
+    other = replace(recorded, word=[*recorded.word[:-1], recorded.word[-1] ^ 1])
+    return replace(result, writes=result.writes | {port: other})
+
+
+WRONG: list[tuple[Callable[[Result], Result], str]] = [
+    (lambda one: replace(one, logits=one.logits ^ 1), "golden says ["),
+    (lambda one: replace(one, logits=one.logits[:1]), "1 logits came, golden has 2"),
+    (lambda one: replace(one, status=2 | Error.CRC << 8), "but gave 2 logits"),
+    (lambda one: changed(one, "x"), "is "),
+    (lambda one: replace(one, writes=one.writes | {"p": replace(one.writes["p"], word=[])}),
+     ".p: 0 of "),
+    (lambda one: replace(one, counters=(one.cycles + 1, *one.counters[1:])), "not as predicted: c"),
+    (lambda one: replace(one, numbers=one.numbers[:-1]), "is [], not as predicted"),
+    (lambda one: replace(one, wrong=("m_axis_logits is withdrawn",)), "m_axis_logits is withdrawn"),
+    (lambda one: replace(one, lasts=()), "ended well with words left"),
+    (lambda one: replace(one, rows_pending=1), "ended with 1 rows still to come"),
+    (lambda one: replace(one, end="not started"), "not started after "),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sound() -> Result:
+    (result,) = played(CONFIG, [PLAIN.inference(8, trace=True)])
+    right(result, PLAIN.program, PLAIN.model)
+    return result
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG)
+def test_what_the_verdict_sees(
+    change: Callable[[Result], Result], message: str, sound: Result
+) -> None:
+    found = verdict(change(sound), PLAIN.program, PLAIN.model)
+    assert found
+    assert any(message in text for text in found.problems), found.problems
+
+
+def test_a_wrong_weight_is_found_and_named() -> None:
+    steps = list(PLAIN.program.steps)
+    place = next(i for i, step in enumerate(steps) if step.name == "layer.1.k")
+    payload = bytearray(steps[place].payload)
+    payload[0] ^= 0x40
+    steps[place] = replace(steps[place], payload=bytes(payload))
+    wrong = replace(PLAIN.program, steps=tuple(steps))
+    (result,) = played(CONFIG, [of_stream(wrong.stream(), trace=True)])
+    found = verdict(result, PLAIN.program, PLAIN.model)
+    assert any("first layer.1.k[" in text and "golden says" in text for text in found.problems)
+    assert found.mismatches["layer.0.ffn.sum"] == found.mismatches["layer.1.q"] == 0
+
+
+def test_errors_end_their_inference_alone() -> None:
+    good, sound = PLAIN.inference(6, trace=True), PLAIN.program.stream()
+    stream = bytearray(sound)
+    stream[len(stream) // 2] ^= 1
+    bad = {
+        Error.TOKEN: PLAIN.loaded.inference([1, 2, PLAIN.model.shape.vocabulary]),
+        Error.CRC: of_stream(bytes(stream)),
+        Error.TRUNCATED: of_stream(sound[:-64]),
+        Error.OVERRUN: of_stream(sound + bytes(64)),
+        Error.NO_KEY: PLAIN.loaded.inference([1] * 6, attend=[0] * 6),
+        Error.ABORTED: good.but(events=(abort_after(700),)),
+    }
+    results = played(CONFIG, [one for each in bad.values() for one in (each, good)])
+    assert [result.error for result in results[::2]] == list(bad)
+    assert [failure(result) for result in results] == [""] * len(results)
+    for result in results[1::2]:
+        right(result, PLAIN.program, PLAIN.model)
+
+
+def test_a_hang_says_where_and_the_next_inference_is_right() -> None:
+    hangs = PLAIN.inference(5, row_latency=5000, patience=50)
+    result, after = played(CONFIG, [hangs, PLAIN.inference(5)])
+    (said,) = verdict(result, PLAIN.program, PLAIN.model).problems
+    assert said.startswith("no progress for 50 cycles since cycle ")
+    assert "the array says weights; command stream word " in said
+    assert "token 5 of 5, " in said
+    right(after, PLAIN.program, PLAIN.model)
+
+
+def test_an_inference_may_be_bounded() -> None:
+    (result,) = played(CONFIG, [PLAIN.inference(5)])
+    bounded, short = played(
+        CONFIG, [PLAIN.inference(5, longest=most) for most in (result.cycles, 1000)]
+    )
+    assert bounded.cycles == result.cycles
+    assert failure(short) == "still at it after 1000 cycles"
+
+
+def test_a_row_beyond_the_table_is_an_error() -> None:
+    (result,) = played(CONFIG, [PLAIN.inference(5).but(table=PLAIN.table[:1])])
+    assert failure(result).endswith("was asked for, the table has 1")
+
+
+def test_no_damage_of_stream_or_rows_gives_logits() -> None:
+    """Any byte changed, cut or added: of the stream the accelerator's error, of the rows ours."""
+    sound = PLAIN.program.stream()
+    streams = [damaged + bytes(-len(damaged) % WIDTH) for damaged in any_damage(sound, 5, 60)]
+    inferences = [of_stream(stream) for stream in streams if stream not in (b"", sound)]
+    assert len(inferences) > 50
+    for result in played(CONFIG, inferences):
+        assert result.error.name in ("FORMAT", "CRC", "LIMIT", "TRUNCATED", "OVERRUN")
+        assert not len(result.logits)
+    rows, width = PLAIN.table.tobytes(), PLAIN.table.shape[1]
+    tables = [*any_damage(rows, 6, 60), ODD.table.tobytes()]
+    for table in (np.frombuffer(one, np.int8) for one in tables if one and len(one) % width == 0):
+        with pytest.raises(ValueError, match="the table is damaged or another model's than"):
+            Loaded(PLAIN.program, table.reshape(-1, width))
+
+
+def test_what_is_no_table_and_no_stream() -> None:
+    with pytest.raises(ValueError, match="must be what embedding_table"):
+        Loaded(PLAIN.program, PLAIN.table[:, :3])
+    with pytest.raises(ValueError, match="3 bytes is no whole words of 4"):
+        of_stream(b"123")
+
+
+ENDLESS = """
+import sys
+from tests.sim.test_machine import PLAIN, played, CONFIG
+print("ready", flush=True)
+played(CONFIG, [PLAIN.inference(16, row_latency=1 << 31, patience=1 << 40, name="text 17")])
+"""
+
+
+@pytest.mark.parametrize(
+    ("sent", "code", "message"),
+    [
+        (signal.SIGSEGV, -signal.SIGSEGV, "text 17: the simulation died\n"),
+        (signal.SIGINT, -signal.SIGINT, "KeyboardInterrupt"),
+    ],
+)
+def test_a_process_that_dies_names_its_inference(
+    sent: signal.Signals, code: int, message: str
+) -> None:
+    accelerator(CONFIG)
+    command = [sys.executable, "-c", ENDLESS]
+    with subprocess.Popen(
+        command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(2)
+        process.send_signal(sent)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert message in said
+
+
+def test_registers_of_a_machine() -> None:
+    with Machine(accelerator(CONFIG), CONFIG) as machine:
+        assert machine.read("lanes") == CONFIG.lanes
+        assert not machine.write("lanes", 8)
+        before = machine.now
+        machine.step(7)
+        assert machine.now == before + 7
+        assert not machine.until_interrupt(10)
+
+
+@pytest.mark.parametrize(
+    ("place", "change", "error", "number"),
+    [
+        (4, {"id": 30}, Error.TOKEN, 1),
+        (9, {"id": 1 << 23}, Error.TOKEN, 2),
+        (3, {"attend": 0}, Error.NO_KEY, 0),
+        (9, {"attend": 0}, Error.NO_KEY, 2),
+    ],
+)
+def test_an_error_of_one_sequence_fails_the_batch(
+    place: int, change: dict[str, int], error: Error, number: int
+) -> None:
+    """The register says of which; the next batch is right, and says 0 again."""
+    lengths = (4, 5, 3)
+    ids, types, _ = PLAIN.sequence(12)
+    good = PLAIN.loaded.inference(ids, types, lengths=lengths)
+    attend, wrong = np.ones(12, int), ids.copy()
+    wrong[place] = change.get("id", ids[place])
+    if "attend" in change:
+        first = sum(lengths[:number])
+        attend[first : first + lengths[number]] = 0
+    bad = PLAIN.loaded.inference(wrong, types, attend, lengths)
+    failed, after = played(CONFIG, [bad, good])
+    assert (failed.error, failed.sequence, failed.logits.size) == (error, number, 0)
+    assert after.sequence == 0
+    right(after, PLAIN.program, PLAIN.model)
+    wanted = run_batch(PLAIN.model, ids, types, None, lengths)
+    assert after.logits.tolist() == wanted.reshape(-1).tolist()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "number"), [((1,) * 40, None), ((CONFIG.tokens + 1, 2), 0), ((4, 4, 4), None)]
+)
+def test_a_batch_beyond_the_memory(lengths: tuple[int, ...], number: int | None) -> None:
+    ids = np.arange(sum(lengths)) % PLAIN.model.shape.vocabulary
+    (found,) = played(CONFIG, [PLAIN.loaded.inference(ids, lengths=lengths)])
+    fits = sum(-(-length // CONFIG.lanes) for length in lengths) <= CONFIG.row_tiles
+    assert found.error is (Error.NONE if fits and number is None else Error.LENGTH)
+    if number is None and not fits:
+        number = CONFIG.row_tiles  # each has a row tile: the first that finds none left
+    assert found.sequence == (number or 0)
