@@ -159,7 +159,7 @@ def _batches(options: argparse.Namespace) -> None:
     """Texts a second."""
     spec, its = reader.of_options(options)
     data = options.data or images.usual(spec.inputs, DEFAULT_DATA)
-    texts = images.load(spec.inputs, data, "test", names=(), task=spec.task)
+    texts = images.load(spec.inputs, data, task=spec.task)
     texts = texts[: options.texts or TEXTS]
     if not texts:
         raise UserError(f"{data} holds no text: nothing would be counted")

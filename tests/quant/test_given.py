@@ -145,10 +145,14 @@ def test_sources_give_the_same_answers(made: Made, tmp_path: Path) -> None:
     [
         (IMAGES, "notes.txt", "holds no file of .png"),
         (IMAGES, "bird/1.png", "its name 'bird' is not one of no"),
-        (IMAGES, "", "no images at .*: give digits, a folder with a folder of images"),
+        (
+            IMAGES,
+            "",
+            "no data set or file named .*: give digits, .* a folder or file of .png",
+        ),
         (FILES, "1.png", "holds no file of .npy"),
         (FILES, "bird/1.npy", "its name 'bird' is not one of no"),
-        (FILES, "", "no files at .*: give a folder with a folder of files"),
+        (FILES, "", "no data set or file named .*: give a .csv, .* a folder or file of .npy"),
     ],
 )
 def test_bad_sources_are_refused(inputs: str, place: str, message: str, tmp_path: Path) -> None:
@@ -156,7 +160,7 @@ def test_bad_sources_are_refused(inputs: str, place: str, message: str, tmp_path
         (tmp_path / "data" / place).parent.mkdir(parents=True)
         (tmp_path / "data" / place).write_bytes(b"")
     with pytest.raises(TextError, match=message):
-        list(data.stream(tmp_path / "data", inputs=inputs, names=NAMES))
+        data.load(inputs, tmp_path / "data", names=NAMES)
 
 
 def test_rows_have_sixteen_bits_and_are_limited(made: Made) -> None:

@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from quant.images import corpora, files
-from quant.images.corpora import digits
+from quant.images import data, files
 from quant.model.spec import InputError
-from quant.texts.data_file import TextError
 
 RNG = np.random.default_rng(7)
 COLOUR = RNG.integers(0, 256, (5, 7, 3), np.uint8)
@@ -106,18 +104,13 @@ def test_what_is_no_image_is_refused_by_one_line(name: str, tmp_path: Path) -> N
 
 
 def test_the_digits_are_split_by_their_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
-    splits = {name: digits(name) for name in ("train", "validation", "test")}
-    assert [len(images) for images, _ in splits.values()] == [1257, 180, 360]
+    splits = {name: data.digits(name) for name in ("train", "validation", "test")}
+    assert [len(found) for found in splits.values()] == [1257, 180, 360]
     for name, each in (("validation", 18), ("test", 36)):
-        assert np.bincount(splits[name][1]).tolist() == [each] * 10
-    every = [image.tobytes() for images, _ in splits.values() for image in images]
+        assert np.bincount([one.label for one in splits[name]]).tolist() == [each] * 10
+    every = [one.image.tobytes() for found in splits.values() for one in found]
     assert len(set(every)) == 1797
-    whole = corpora._digits()
-    backwards = whole[0][::-1], whole[1][::-1]
-    monkeypatch.setattr(corpora, "_digits", lambda: backwards)
-    for name, (images, labels) in splits.items():
-        again = digits(name)
-        assert np.array_equal(again[0], images)
-        assert np.array_equal(again[1], labels)
-    with pytest.raises(TextError, match="no split named 'all': choose one of train, validation"):
-        digits("all")
+    backwards = data._digits()[::-1]
+    monkeypatch.setattr(data, "_digits", lambda: backwards)
+    again = [one for name in splits for one in data.digits(name)]
+    assert [one.image.tobytes() for one in again] == every

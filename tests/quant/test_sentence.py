@@ -133,16 +133,6 @@ def test_what_is_normalized(tmp_path: Path) -> None:
             load(tmp_path)
 
 
-def test_two_modules_of_one_name_are_refused(tmp_path: Path) -> None:
-    """The library would leave the first one out."""
-    file = tiny.write_embedder(tmp_path) / "modules.json"
-    modules = json.loads(file.read_text())
-    modules[2]["name"] = "1"
-    file.write_text(json.dumps(modules))
-    with pytest.raises(CheckpointError, match="of different names, in that order"):
-        load(tmp_path)
-
-
 def test_a_prompt_is_put_before_no_text(tmp_path: Path) -> None:
     settings = {"prompts": {"query": "query: ", "document": ""}, "default_prompt_name": "document"}
     checkpoint = load(tiny.write_embedder(tmp_path, config_sentence_transformers=settings))
