@@ -25,10 +25,7 @@ from quant.texts.data_file import Content
 
 
 class RowReader:
-    """What TextTokenizer is to a text, for what brings rows: images, or files of rows.
-
-    front: of images; None for files of rows, which a front end of the user's made.
-    """
+    """TextTokenizer's twin for images, which have a front end, and for files of rows."""
 
     resolved = None
 
@@ -45,8 +42,6 @@ class RowReader:
         thing = "image" if self.front else "file of rows"
         if pair is not None:
             raise InputError(f"a model of {thing}s reads one {thing}: give no pair")
-        if isinstance(text, str) and not text.strip():
-            raise InputError(f"the path of the {thing} is empty: give a file")
         path, picture = Path(str(text).strip()), None
         made = partial(read_rows, path, self.hidden, self.most)
         if self.front:
@@ -75,9 +70,6 @@ class RowReader:
 
 Reader: TypeAlias = TextTokenizer | RowReader
 
-_PARTS: dict[str, type[Resolved | Front]] = {"tokenizer": Resolved, "front": Front}
-"""What is saved beside a quantized model, by its name in the description."""
-
 
 def _reader(spec: EncoderSpec, part: Resolved | Front | None) -> Reader:
     return TextTokenizer(part) if isinstance(part, Resolved) else RowReader(spec, part)
@@ -96,7 +88,7 @@ def of_quantized(directory: Path, info: dict[str, Any], spec: EncoderSpec) -> Re
     if spec.rows:
         return RowReader(spec, None)
     name = "front" if "front" in info else "tokenizer"
-    kind = _PARTS[name]
+    kind: type[Resolved | Front] = Front if name == "front" else Resolved
     what = f"{directory / kind.FILE} is not the {name} in {store.DESCRIPTION}"
     with saying(CheckpointError, what, "calibrate again"):
         facts, content = dict(info[name]), (directory / kind.FILE).read_bytes()

@@ -67,14 +67,9 @@ def model_of(options: argparse.Namespace) -> tuple[Path, bool, Path | None]:
         folder = folder_of(checkpoint)
         return folder, is_made(folder, checkpoint), checkpoint
     if not (quantized / store.DESCRIPTION).is_file():
-        if (quantized / CONFIG).is_file():
-            raise UserError(
-                f"--quantized {quantized} is a checkpoint: calibrate first, "
-                f"`{CALIBRATE} --model {quantized} --data TEXTS`"
-            )
         raise UserError(
-            f"--quantized {quantized} holds no quantized model: calibrate first, "
-            f"`{CALIBRATE} --model CHECKPOINT --data TEXTS --out {quantized}`"
+            f"--quantized {quantized} holds no quantized model: calibrate its checkpoint first, "
+            f"`{CALIBRATE} --model CHECKPOINT --data TEXTS`"
         )
     if checkpoint is not None and not is_made(quantized, checkpoint):
         raise UserError(

@@ -131,18 +131,18 @@ def digits(split: str) -> list[Review]:
     1,797 handwritten digits of 8 x 8 pixels by 13 people (Alpaydin and Kaynak, 1998), from the
     package scikit-learn; `quant.texts.corpora.split` splits them by their pixels.
     """
-    found = corpora.split({x.image.tobytes(): x for x in _digits() if x.image is not None}, 36, 18)
-    return [replace(x, text=f"{DIGITS} {split} {i}") for i, x in enumerate(found[split], 1)]
+    found = corpora.split(_digits(), 36, 18)[split]
+    return [replace(x, text=f"{DIGITS} {split} {i}") for i, x in enumerate(found, 1)]
 
 
 @cache
-def _digits() -> list[Review]:
-    """All digits, in the order of the file: 64 pixels and the label in each line."""
+def _digits() -> dict[bytes, Review]:
+    """All digits by their pixels; a line of the file has 64 pixels and the label."""
     folder = corpora.installed("scikit-learn", "sklearn") / "datasets" / "data"
     with gzip.open(folder / "digits.csv.gz", "rt") as file:
         table = np.loadtxt(file, delimiter=",")
     images = np.rint(table[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8)
-    return [Review("", int(label), image=x) for x, label in zip(images, table[:, -1])]
+    return {x.tobytes(): Review("", int(y), image=x) for x, y in zip(images, table[:, -1])}
 
 
 CORPORA: dict[str, dict[str, Callable[[str], list[Review]]]]

@@ -259,7 +259,6 @@ def test_what_is_not_taken_is_refused(made: Made, capsys: Any) -> None:
 
     file, common = str(made.file), made.common
     refused(classify.main, [file, "--pair", "x", *common], "reads one .*: give no pair")
-    refused(classify.main, [" ", *common], "the path of the .* is empty")
     refused(classify.main, [file, "--tokens", "4", *common], "limit is 4: give --tokens 5")
     refused(classify.main, ["missing", *common], "missing cannot be read .it does not exist")
     if made.inputs == IMAGES:  # which the digits are at hand for

@@ -110,7 +110,7 @@ def test_the_digits_are_split_by_their_pixels(monkeypatch: pytest.MonkeyPatch) -
         assert np.bincount([one.label for one in splits[name]]).tolist() == [each] * 10
     every = [one.image.tobytes() for found in splits.values() for one in found]
     assert len(set(every)) == 1797
-    backwards = data._digits()[::-1]
+    backwards = dict(reversed(data._digits().items()))
     monkeypatch.setattr(data, "_digits", lambda: backwards)
     again = [one for name in splits for one in data.digits(name)]
     assert [one.image.tobytes() for one in again] == every

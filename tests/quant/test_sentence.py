@@ -30,15 +30,6 @@ def test_an_encoder_alone_gives_its_hidden_size(tmp_path: Path) -> None:
             np.testing.assert_array_equal(array, twin.arrays[name])
 
 
-def test_with_the_prefix_of_its_family_it_is_the_same(tmp_path: Path) -> None:
-    arrays = {f"bert.{name}": array for name, array in tiny.encoder_tensors().items()}
-    prefixed = load(tiny.write_embedder(tmp_path / "a", arrays=arrays))
-    plain = load(tiny.write_embedder(tmp_path / "b"))
-    assert prefixed.spec == plain.spec
-    for name, array in plain.arrays.items():
-        np.testing.assert_array_equal(prefixed.arrays[name], array)
-
-
 @pytest.mark.parametrize(
     ("pooling", "expected"),
     [
