@@ -1,8 +1,8 @@
 """What makes tokens of an input: a tokenizer of texts, a front end of images or files of rows."""
 
 import argparse
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -117,17 +117,9 @@ def of_options(
     return spec, of_quantized(folder, info, spec)
 
 
-@contextmanager
-def reading(quantized: Path) -> Iterator[None]:
+def reading(quantized: Path) -> AbstractContextManager[None]:
     """UserError where the description of a quantized model lacks what is read of it."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{quantized / store.DESCRIPTION}: {error}") from None
-    except (KeyError, TypeError) as error:
-        raise UserError(
-            f"{quantized / store.DESCRIPTION}: its info has no usable {error}; calibrate again"
-        ) from None
+    return saying(UserError, f"{quantized / store.DESCRIPTION} cannot be used", "calibrate again")
 
 
 def facts(checkpoint: Checkpoint) -> dict[str, Any]:
