@@ -90,8 +90,8 @@ def read(directory: Path) -> Layout:
             _only(normalize, options, dict.fromkeys(options, ("sentence_embedding",)))
     named = ", ".join(f"{name}: {text!r}" for name, text in prompts.items() if text)
     notes = (f"its prompts ({named}) are put before no text: do it yourself",) if named else ()
-    read = filter(Path.is_file, [file, settings_file, *lengths, *configs])
-    content = b"".join(map(Path.read_bytes, read))
+    files = filter(Path.is_file, [file, settings_file, *lengths, *configs])
+    content = b"".join(map(Path.read_bytes, files))
     return Layout(encoder, task, pooling, tokens, lower, function, notes, content)
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from quant.texts.data_file import (
     Layout,
     Review,
     TextError,
-    begun,
     class_of,
     stream_texts,
 )
@@ -84,7 +84,12 @@ def stream(
         if task == TOKEN_CLASSIFICATION:
             names, task = (), CLASSIFICATION
         found = _files(inputs, path, names, layout or Layout(), task, empty)
-    return begun(found, str(source))
+    before = []
+    for review in found:  # the first one at once
+        before.append(review)
+        if review.present:
+            return chain(before, found)
+    raise TextError(f"{source} holds no {' '.join((inputs, *_SUFFIXES[inputs]))}")
 
 
 def _fitting(reviews: list[Review], source: str, names: tuple[str, ...]) -> list[Review]:
@@ -100,16 +105,13 @@ def _files(
     inputs: str, path: Path, names: tuple[str, ...], layout: Layout, task: str, empty: bool
 ) -> Iterator[Review]:
     """The files in a folder, those that a table names, or one."""
-    suffixes = _SUFFIXES[inputs]
     if path.is_dir():
-        files = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in suffixes]
-        below = [file.relative_to(path).parts for file in files]
-        if not (shown := [parts for parts in below if not any(x[0] == "." for x in parts)]):
-            raise TextError(f"{path} holds no file of {', '.join(suffixes)}")
-        for kind, *rest in shown:
-            labelled = rest and names and task == CLASSIFICATION
-            label = _class(path / kind, names) if labelled else None
-            yield Review(str(path.joinpath(kind, *rest)), label)
+        for file in sorted(path.rglob("*")):
+            kind, *rest = parts = file.relative_to(path).parts
+            hidden = any(part.startswith(".") for part in parts)
+            if file.suffix.lower() in _SUFFIXES[inputs] and not hidden:
+                labelled = rest and names and task == CLASSIFICATION
+                yield Review(str(file), _class(path / kind, names) if labelled else None)
     elif path.suffix.lower() in TABLES:
         layout = replace(layout, texts=COLUMNS)
         for review in stream_texts(path, names, layout, task, empty):

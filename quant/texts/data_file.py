@@ -120,16 +120,6 @@ def stream_texts(
         print(note, "empty" if empty else "left out", file=sys.stderr, flush=True)
 
 
-def begun(reviews: Iterator[Review], source: str) -> Iterator[Review]:
-    """The same texts, of which the first is read at once; TextError where there is none."""
-    before = []
-    for review in reviews:
-        before.append(review)
-        if review.present:
-            return chain(before, reviews)
-    raise TextError(f"{source} holds no text")
-
-
 def label_names(path: str | Path, *, layout: Layout | None = None) -> list[str]:
     """The classes of a file: the names in a Parquet file's ClassLabel, else its sorted labels.
 

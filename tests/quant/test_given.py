@@ -143,14 +143,14 @@ def test_sources_give_the_same_answers(made: Made, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("inputs", "place", "message"),
     [
-        (IMAGES, "notes.txt", "holds no file of .png"),
+        (IMAGES, "notes.txt", "holds no images .png"),
         (IMAGES, "bird/1.png", "its name 'bird' is not one of no"),
         (
             IMAGES,
             "",
             "no data set or file named .*: give digits, .* a folder or file of .png",
         ),
-        (FILES, "1.png", "holds no file of .npy"),
+        (FILES, "1.png", "holds no files .npy"),
         (FILES, "bird/1.npy", "its name 'bird' is not one of no"),
         (FILES, "", "no data set or file named .*: give a .csv, .* a folder or file of .npy"),
     ],
