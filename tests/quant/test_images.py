@@ -308,7 +308,9 @@ def test_another_front_end_is_refused(
     damage(file, facts)
     sizes = dict.fromkeys(("layers", "hidden", "heads", "head_size", "ffn", "vocabulary"), 1)
     with pytest.raises(CheckpointError, match=f"{message}.*calibrate again"):
-        of_quantized(tmp_path, {"front": facts}, EncoderSpec(**sizes, positions=7, labels=("a",)))
+        of_quantized(
+            tmp_path, {"front": facts}, EncoderSpec(**sizes, positions=7, labels=("a", "b"))
+        )
 
 
 def test_an_image_of_another_kind_is_refused(made: front.Front) -> None:

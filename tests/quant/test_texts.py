@@ -53,5 +53,5 @@ def test_what_is_not_there_is_refused():
 def test_labels_of_other_classes_are_left_out(names, capsys):
     found = load(TEXTS, "rotten-tomatoes", names=names)
     assert {review.label for review in found} == {None}
-    assert "rotten-tomatoes are of two classes" in capsys.readouterr().err
+    assert "rotten-tomatoes are of 2 classes" in capsys.readouterr().err
     assert {review.label for review in load(TEXTS, "rotten-tomatoes", names="ab")} == {0, 1}
