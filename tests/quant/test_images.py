@@ -306,11 +306,10 @@ def test_another_front_end_is_refused(
     facts, file = json.loads(json.dumps(made.facts)), tmp_path / made.FILE
     file.write_bytes(made.content)
     damage(file, facts)
-    sizes = dict.fromkeys(("layers", "hidden", "heads", "head_size", "ffn", "vocabulary"), 1)
+    sizes = ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary", "positions")
+    spec = EncoderSpec(**dict.fromkeys(sizes, 1), labels=("a", "b"))
     with pytest.raises(CheckpointError, match=f"{message}.*calibrate again"):
-        of_quantized(
-            tmp_path, {"front": facts}, EncoderSpec(**sizes, positions=7, labels=("a", "b"))
-        )
+        of_quantized(tmp_path, {"front": facts}, spec)
 
 
 def test_an_image_of_another_kind_is_refused(made: front.Front) -> None:
