@@ -25,10 +25,12 @@ import numpy as np
 
 from driver.bert2rtl import DeviceError, DmaAccelerator
 from golden.identity import identity_of
+from quant.images.data import load
 from quant.measure.metrics import shown
 from quant.measure.tasks import answer, task_of
+from quant.model.spec import TEXTS
 from quant.quantized_model import QuantizedModel
-from quant.texts.data_file import Review, add_columns, layout_of, read_texts
+from quant.texts.data_file import Review, add_columns, layout_of
 from rtl.compile.image import HEADER, read_image
 
 MODEL = BUILD / "bert-tiny-imdb"
@@ -255,7 +257,7 @@ def _command(options: argparse.Namespace) -> None:
         reviews = [Review(options.text, None, options.pair)]
     else:
         layout = layout_of(options)
-        reviews = read_texts(options.data, names=spec.labels, layout=layout, task=spec.task)
+        reviews = load(TEXTS, options.data, names=spec.labels, layout=layout, task=spec.task)
     project = BUILD / options.board
     bus = connected(options.server, project, options.timeout)
     try:

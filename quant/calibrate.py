@@ -60,7 +60,7 @@ from quant.quantize.options import NONE, REMEDIES, Options, applicable, idle
 from quant.quantize.quantizers import SCORE_LIMIT, CalibrationError, require_softmax
 from quant.quantize.rewriting import REWRITINGS, Rewritten, rewrite
 from quant.quantize.splitting import Split
-from quant.texts.corpora import CORPORA, check_there
+from quant.texts.corpora import CORPORA
 from quant.texts.data_file import Review, add_columns, layout_of
 
 SAMPLES = 128
@@ -426,10 +426,10 @@ def calibrated(
 
     As `quant.which.model_of`, and calibrated first where it is missing, as `ensure`.
     """
-    choice = which.model_of(options)
-    if choice.there or choice.checkpoint is None:
-        return choice.folder, choice.checkpoint
-    return ensure(choice.checkpoint, tasks), choice.checkpoint
+    folder, there, checkpoint = which.model_of(options)
+    if there or checkpoint is None:
+        return folder, checkpoint
+    return ensure(checkpoint, tasks), checkpoint
 
 
 def ensure(model: Path = DEFAULT_MODEL, tasks: Sequence[str] = LABELLED) -> Path:
@@ -463,9 +463,8 @@ def calibrate_into(
     """
     say(checkpoint)
     spec, data = checkpoint.spec, options.data or default_data(checkpoint.spec)
-    reviews = images.load(
-        spec.inputs, data, SPLIT, names=(), layout=layout_of(options), task=spec.task
-    )
+    layout = layout_of(options)
+    reviews = images.load(spec.inputs, data, SPLIT, layout=layout, task=spec.task)
     texts = encode(reviews[: options.samples], checkpoint, options.tokens)
     if len(texts) < FEW:
         stage(
@@ -548,8 +547,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def calibrate_command(options: argparse.Namespace) -> int:
     give_back_memory()
-    if options.data and options.data not in images.NAMED:
-        check_there(options.data)  # before the checkpoint is read
     options.model = hub.local(options.model)
     out = options.out or which.folder_of(options.model)
     check_written(out, "DIR")

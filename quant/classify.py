@@ -30,7 +30,7 @@ from quant.measure.metrics import shown
 from quant.measure.tasks import Array, Values, answer, task_of
 from quant.model.spec import LABELLED, QUESTION_ANSWERING, TEXTS, EncoderSpec
 from quant.quantized_model import Predicted, QuantizedModel, add_options
-from quant.texts.data_file import begun, layout_of
+from quant.texts.data_file import layout_of
 
 TASKS = (*LABELLED, QUESTION_ANSWERING)
 
@@ -190,8 +190,8 @@ def classify_file(options: argparse.Namespace) -> int:
     """Every text of --batch; the counts go to stderr where the lines go to standard output."""
     spec, _ = reader.of_options(options, TASKS)
     how: dict[str, Any] = {"names": spec.labels, "layout": layout_of(options), "task": spec.task}
-    stream = images.stream(options.batch, inputs=spec.inputs, empty=True, **how)
-    reviews = progress(begun(stream, str(options.batch)), "classifying")
+    stream = images.stream(spec.inputs, options.batch, empty=True, **how)
+    reviews = progress(stream, "classifying")
     _, model = QuantizedModel.of_options(options, TASKS)
     counts = Counts(spec)
     with ExitStack() as stack:

@@ -29,14 +29,13 @@ from quant import reader
 from quant.calibrate import SENTENCES
 from quant.images import data as images
 from quant.measure.metrics import cosines, nearest, unit
-from quant.model.spec import EMBEDDING, TEXTS
+from quant.model.spec import EMBEDDING
 from quant.quantized_model import Predicted, QuantizedModel, add_options
 from quant.texts.corpora import CORPORA
-from quant.texts.data_file import Review, begun, layout_of
+from quant.texts.data_file import layout_of
 from quant.which import PACKAGE
 
 PYPI = PACKAGE.replace("_", "-")
-SPLIT = "test"
 COMPARED = 1000
 KINDS = (".npy", ".jsonl")
 
@@ -186,22 +185,14 @@ def check_arguments(options: argparse.Namespace) -> None:
         raise UserError(f"--out {out} is the file that is read: name another one")
 
 
-def texts(options: argparse.Namespace, inputs: str) -> Iterator[Review]:
-    """The inputs of this kind that the options name; UserError where there is none."""
-    layout = replace(layout_of(options), pair="")
-    if inputs == TEXTS and options.data in CORPORA:
-        return iter(CORPORA[options.data](SPLIT))
-    reviews = images.stream(options.data, inputs=inputs, names=(), layout=layout, empty=True)
-    return begun(reviews, options.data)
-
-
 def embed_command(options: argparse.Namespace) -> int:
     check_arguments(options)
     if options.quantized is None:
         options.model = options.model or packaged()
     inputs = reader.of_options(options, (EMBEDDING,))[0].inputs
     options.data = options.data or images.usual(inputs, SENTENCES)
-    reviews = texts(options, inputs)
+    layout = replace(layout_of(options), pair="")
+    reviews = images.stream(inputs, options.data, layout=layout, empty=True)
     quantized, model = QuantizedModel.of_options(options, (EMBEDDING,))
     width, shown = model.spec.outputs, progress(reviews, "embedding", inputs)
     found = vectors(model.predict(shown, options.tokens, options.compare), width)

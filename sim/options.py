@@ -136,13 +136,13 @@ def quantized_of(options: argparse.Namespace) -> Path:
     UserError
         There is none, or the directory is of the other kind; the message says what to do.
     """
-    choice = which.model_of(options)
-    if choice.there or choice.checkpoint is None:
-        return choice.folder
-    if choice.checkpoint.resolve() == DEFAULT_MODEL.resolve():
+    folder, there, checkpoint = which.model_of(options)
+    if there or checkpoint is None:
+        return folder
+    if checkpoint.resolve() == DEFAULT_MODEL.resolve():
         return ensure()
     raise UserError(
-        f"--model {options.model} has no quantized model in {choice.folder}: calibrate first, "
+        f"--model {options.model} has no quantized model in {folder}: calibrate first, "
         f"`{which.CALIBRATE} --model {options.model} --data TEXTS`"
     )
 
@@ -160,11 +160,10 @@ def shape_of(options: argparse.Namespace) -> tuple[Model, Path, int]:
     UserError
         As `quantized_of`, but for a checkpoint that is not calibrated yet.
     """
-    choice = which.model_of(options)
-    if choice.there or choice.checkpoint is None:
-        model, info = load(choice.folder)
-        return model, choice.folder, fixed_tokens(model, info)
-    checkpoint = choice.checkpoint
+    folder, there, checkpoint = which.model_of(options)
+    if there or checkpoint is None:
+        model, info = load(folder)
+        return model, folder, fixed_tokens(model, info)
     loaded = load_checkpoint(checkpoint)
     split = "split adds up to 16 neurons a layer, " if "split" in applicable(loaded.spec) else ""
     print(

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from cli.command import Exit, run_command
-from cli.errors import UserError
 from cli.files import write_json
 from cli.journey import then
 from cli.options import (
@@ -139,8 +138,6 @@ def regress(
     quantized, sequences = quantized.placed(
         [quantized.tokens(text.content, text.pair, max_tokens=options.tokens) for text in texts]
     )
-    if not sequences:
-        raise UserError(f"{options.data} holds no text: nothing would be compared")
     lengths = [len(t.ids) for t in sequences]
     longest = max(*lengths, options.batch or 1)
     config = fitting_model(quantized.model, options.lanes, longest, **lanes_of(options))

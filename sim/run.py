@@ -66,9 +66,8 @@ def input_of(spec: EncoderSpec, text: str | None, pair: str | None = None) -> Re
     if text is not None:
         return Review(text, None, pair)
     if spec.given:
-        data = images.usual(spec.inputs, "")
-        image = next(images.stream(data, "test", inputs=spec.inputs, names=()))
-        return replace(image, pair=pair)
+        given = next(images.stream(spec.inputs, images.usual(spec.inputs, "")))
+        return replace(given, pair=pair)
     review = next(review for review in imdb("test") if len(review.text.split()) >= TOKENS)
     return replace(review, pair=pair)
 
@@ -189,7 +188,7 @@ def _building(options: argparse.Namespace) -> Iterator[None]:
     nothing depends on who does it, and what fails here fails again where it is told.
     """
     shipped = options.model is None and options.quantized is None and options.unit == WHOLE
-    if not shipped or which.model_of(options).there:
+    if not shipped or which.model_of(options)[1]:
         yield
         return
     config = Config(lanes=options.lanes, columns=options.columns)

@@ -59,7 +59,7 @@ def sequences_of(
 def samples(spec: EncoderSpec, count: int) -> list[Review]:
     """`count` reviews of IMDB, or images where the model takes these, evenly spaced."""
     data = images.usual(spec.inputs, DEFAULT_DATA)
-    found = images.load(spec.inputs, data, "test", names=())
+    found = images.load(spec.inputs, data)
     if not 1 <= count <= len(found):
         raise UserError(f"--samples {count}: it must lie in 1..{len(found)}")
     return [found[i * len(found) // count] for i in range(count)]

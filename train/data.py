@@ -12,14 +12,13 @@ from cli.errors import UserError
 
 import numpy as np
 
-from quant.images.corpora import LABELS, digits
-from quant.model.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
-from quant.texts.corpora import CORPORA, check_there, load_texts
+from quant.images.data import digits, load
+from quant.model.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, TEXTS, TOKEN_CLASSIFICATION
+from quant.texts.corpora import CORPORA, SPLITS
 from quant.texts.data_file import Review, label_names, layout_of
 
 IMAGES, DIGITS = "images", "digits"
 TASKS = (CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION)  # of the texts in a file
-SPLITS = ("train", "validation", "test")
 
 
 Example: TypeAlias = tuple[Any, Any]
@@ -38,15 +37,14 @@ class Data:
 def read(options: argparse.Namespace) -> Data:
     """The examples that the options name, every one with a target."""
     if options.data == DIGITS:
-        every = {split: [(x, int(y)) for x, y in zip(*digits(split))] for split in SPLITS}
-        return Data(IMAGES, LABELS, every)
+        every = {split: [(x.image, x.label) for x in digits(split)] for split in SPLITS}
+        return Data(IMAGES, tuple("0123456789"), every)
     layout, task, source = layout_of(options), options.task, options.data
     names = tuple(name.strip() for name in options.names.split(",")) if options.names else ()
     paths = dict(zip(SPLITS, (source, options.validation, options.test)))
     if source in CORPORA:
         paths, task, names = dict.fromkeys(SPLITS, source), CLASSIFICATION, ("negative", "positive")
     elif not names and task == CLASSIFICATION:
-        check_there(source)
         names = tuple(label_names(source, layout=layout))
     if not all(names) or len(set(names)) < max(1, len(names)):
         raise UserError(f"--task {task} needs --names A,B,... of the outputs, each another one")
@@ -55,7 +53,7 @@ def read(options: argparse.Namespace) -> Data:
     splits: dict[str, list[Example]] = {
         split: [
             _example(review, task, path)
-            for review in load_texts(path, split, names=names, layout=layout, task=task)
+            for review in load(TEXTS, path, split, names=names, layout=layout, task=task)
         ]
         for split, path in paths.items()
         if path is not None

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch.nn import functional
 from transformers import DataCollatorForLanguageModeling, ViTImageProcessorPil, set_seed
 
-from quant.model.spec import CLASSIFICATION, REGRESSION
-from quant.texts.corpora import load_texts
+from quant.images.data import load
+from quant.model.spec import CLASSIFICATION, REGRESSION, TEXTS
 from train.command import check_place
 from train.data import IMAGES, Data, read
 from train.encoders import only_masked
@@ -162,7 +162,7 @@ def pretrain(options: argparse.Namespace) -> None:
             f"--length {options.length}: the model has {options.positions} positions at most"
         )
     check_place(options, options.family)
-    texts = [x.text for source in options.data for x in load_texts(source, "train", names=())]
+    texts = [x.text for source in options.data for x in load(TEXTS, source, "train")]
     tokenizer = new_tokenizer(options, texts)
     tokenizer.model_max_length = options.positions
     encoded = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]

@@ -132,8 +132,7 @@ def load(
     loaded = Checkpoint(spec, arrays, directory, found, None, task, tuple(notes), front, twin)
     if front is not None or spec.rows:
         return loaded
-    resolved = resolved or resolve.resolve(layout.encoder, layout.tokens, layout.lower)
-    return _of_texts(loaded, resolved)
+    return _of_texts(loaded, resolved or resolve.resolve(layout))
 
 
 def _of_texts(loaded: Checkpoint, resolved: Resolved) -> Checkpoint:

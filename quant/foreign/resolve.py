@@ -6,12 +6,14 @@ nothing behind reads the checkpoint's own files.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from quant.foreign.config import CONFIG, check, json_object
+from quant.foreign.sentence import Layout
 from quant.model.spec import CheckpointError
 
 SETTINGS = "tokenizer_config.json"
@@ -37,6 +39,8 @@ class Resolved:
     special: ids of the special tokens, by what they are for.
     """
 
+    FILE: ClassVar = "tokenizer.json"
+
     pipeline: str
     tokens: int | None
     side: str
@@ -49,26 +53,32 @@ class Resolved:
         values = asdict(self)
         return {"sha256": sha256(values.pop("pipeline").encode()).hexdigest(), **values}
 
+    @property
+    def content(self) -> bytes:
+        """The pipeline as a tokenizer.json, which goes into a quantized model's folder."""
+        return self.pipeline.encode()
 
-def resolve(folder: Path, tokens: int | None = None, lower: bool = False) -> Resolved:
-    """The tokenizer of the checkpoint in ``folder``.
+    @classmethod
+    def of(cls, content: bytes, facts: Mapping[str, Any]) -> Self:
+        """The tokenizer that has this `content` and these `facts` but the hash."""
+        return cls(pipeline=content.decode(), **facts)
 
-    tokens, lower: as sentence-transformers' files say (quant.foreign.sentence): the longest text in
-    place of the tokenizer's own, and lower case before its own rules. CheckpointError names the
-    file and what is wrong with it, and what the library cannot express without a checkpoint's own
-    code.
+
+def resolve(layout: Layout) -> Resolved:
+    """The tokenizer of a checkpoint, as its folder and sentence-transformers' files say.
+
+    CheckpointError names the file and what is wrong with it, and what the library cannot express
+    without a checkpoint's own code.
     """
-    found = {file.name: json_object(file) for file in files(folder) if file.suffix == ".json"}
-    settings, file = found.get(SETTINGS, {}), folder / SETTINGS
-    code = settings.get("auto_map")
+    folder, tokens = layout.encoder, layout.tokens
+    file = folder / SETTINGS
+    code = json_object(file).get("auto_map") if file.is_file() else None
     check(not code, "auto_map", code, "left out: code of its own is never run", file)
     theirs = _theirs(folder)
     esm = type(theirs).__name__ == "EsmTokenizer"
     fast = getattr(theirs, "is_fast", False) and hasattr(theirs, "backend_tokenizer")
     backend: Any = _proteins(theirs) if esm else theirs.backend_tokenizer if fast else None
     names = dict.fromkeys(theirs.vocab_files_names.values())
-    if isinstance(versions := settings.get("fast_tokenizer_files"), list):
-        names |= dict.fromkeys(map(str, versions))
     longest, split = theirs.model_max_length, theirs.split_special_tokens
     whole = longest >= 1 and (longest >= _LENGTHS or longest == int(longest))
     dropout = getattr(getattr(backend, "model", None), "dropout", None)
@@ -79,7 +89,7 @@ def resolve(folder: Path, tokens: int | None = None, lower: bool = False) -> Res
     check(not split, "split_special_tokens", split, "false: they are always taken as such", file)
     check(not dropout, "the tokenizer's dropout", dropout, "0 or null, to have one result", folder)
     check(tokens or whole, "model_max_length", longest, "1 or more, and whole", file)
-    if lower:
+    if layout.lower:
         _lower(backend)
     backend.no_truncation()
     backend.no_padding()
@@ -155,8 +165,6 @@ def _lower(backend: Any) -> None:
     from tokenizers import normalizers
 
     rules: Any = backend.normalizer
-    rest = [] if rules is None else [rules]
-    if isinstance(rules, normalizers.Sequence):
-        rest = [rules[place] for place in range(len(rules))]
+    rest = [*rules] if hasattr(rules, "__len__") else [rules] if rules else []
     if not any(isinstance(rule, normalizers.Lowercase) for rule in rest):
         backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *rest])

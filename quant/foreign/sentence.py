@@ -5,8 +5,8 @@ of its own. A CrossEncoder is a classifier, whose scores may leave through a sig
 Gurevych, "Sentence-BERT" (2019); read as version 6.2 of the library reads them.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,47 +57,42 @@ class Layout:
 
 def read(directory: Path) -> Layout:
     """The layout of the folder; CheckpointError names the file and what is not supported."""
-    found: list[bytes] = []
-    return replace(_read(directory, found), content=b"".join(found))
-
-
-def _read(directory: Path, found: list[bytes]) -> Layout:
-    """found: takes the bytes of every file that is read."""
     file, settings_file = directory / MODULES, directory / SETTINGS
     if not file.is_file():
         return Layout(directory, function=_cross_encoder(directory / CONFIG))
     modules = json_value(file)
-    found.append(file.read_bytes())
     if not isinstance(modules, list) or not all(isinstance(x, dict) for x in modules):
         raise CheckpointError(f"{file} must hold a JSON list of modules")
-    settings = _object(settings_file, found) if settings_file.is_file() else {}
+    settings = json_object(settings_file) if settings_file.is_file() else {}
     scores = settings.get("model_type") == "CrossEncoder"
     kinds = [str(module.get("type")) for module in modules]
     kinds = [kind.split(".")[-1] if kind.startswith(_PACKAGE) else kind for kind in kinds]
-    several = len({str(module.get("name")) for module in modules}) == len(modules)
-    right = several and kinds in ([_MODULES[:1]] if scores else [_MODULES[:2], _MODULES])
-    order = f"of {', '.join(_MODULES)} of sentence_transformers, of different names, in that order"
+    right = kinds in ([_MODULES[:1]] if scores else [_MODULES[:2], _MODULES])
+    order = f"of {', '.join(_MODULES)} of sentence_transformers, in that order"
     check(right, "the list of modules", kinds, order, file)
     encoder, *others = (_folder(file, module) for module in modules)
-    tokens, lower = _length(encoder, scores, found)
+    lengths, configs = [encoder / name for name in LENGTHS], [folder / CONFIG for folder in others]
+    tokens, lower = _length(encoder, filter(Path.is_file, lengths), scores)
     prompts = settings.get("prompts") or {}
     check(isinstance(prompts, dict), "prompts", prompts, "a text for each name", settings_file)
     empty = [name for name, text in prompts.items() if text == ""]
     _only(settings_file, settings, {"default_prompt_name": empty})
-    named = ", ".join(f"{name}: {text!r}" for name, text in prompts.items() if text)
-    notes = (f"its prompts ({named}) are put before no text: do it yourself",) if named else ()
+    task, pooling, function = None, "mean", None
     if scores:
         function = _function(settings_file, settings.get("activation_fn"))
         function = function or _cross_encoder(encoder / CONFIG) or ""
-        return Layout(encoder, None, "mean", tokens, lower, function, notes)
-    measures = ["cosine", "dot"][: len(kinds) - 1]  # a vector of length 1 has both in common
-    _only(settings_file, settings, {"truncate_dim": [], "similarity_fn_name": measures})
-    pooling_file, *rest = (folder / CONFIG for folder in others)
-    pooling = _pooling(pooling_file, _object(pooling_file, found))
-    for normalize in filter(Path.is_file, rest):
-        options = _object(normalize, found)
-        _only(normalize, options, dict.fromkeys(options, ("sentence_embedding",)))
-    return Layout(encoder, EMBEDDING, pooling, tokens, lower, None, notes)
+    else:
+        measures = ["cosine", "dot"][: len(kinds) - 1]  # a vector of length 1 has both in common
+        _only(settings_file, settings, {"truncate_dim": [], "similarity_fn_name": measures})
+        task, pooling = EMBEDDING, _pooling(configs[0], json_object(configs[0]))
+        for normalize in filter(Path.is_file, configs[1:]):
+            options = json_object(normalize)
+            _only(normalize, options, dict.fromkeys(options, ("sentence_embedding",)))
+    named = ", ".join(f"{name}: {text!r}" for name, text in prompts.items() if text)
+    notes = (f"its prompts ({named}) are put before no text: do it yourself",) if named else ()
+    files = filter(Path.is_file, [file, settings_file, *lengths, *configs])
+    content = b"".join(map(Path.read_bytes, files))
+    return Layout(encoder, task, pooling, tokens, lower, function, notes, content)
 
 
 def _only(file: Path, options: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]]) -> None:
@@ -125,10 +120,10 @@ def _pooling(file: Path, config: Mapping[str, Any]) -> str:
     return _POOLINGS[modes[0]]
 
 
-def _length(encoder: Path, scores: bool, found: list[bytes]) -> tuple[int | None, bool]:
+def _length(encoder: Path, files: Iterable[Path], scores: bool) -> tuple[int | None, bool]:
     """The longest text, and whether it is lower-cased first."""
-    files = ((file, _object(file, found)) for name in LENGTHS if (file := encoder / name).is_file())
-    file, config = next((pair for pair in files if pair[1]), (encoder, {}))
+    pairs = ((file, json_object(file)) for file in files)
+    file, config = next((pair for pair in pairs if pair[1]), (encoder, {}))
     tokens, lower = config.get("max_seq_length"), config.get("do_lower_case") or False
     right = tokens is None or (type(tokens) is int and tokens >= 1)
     check(right, "max_seq_length", tokens, "1 or more", file)
@@ -155,10 +150,3 @@ def _cross_encoder(file: Path) -> str | None:
 def _function(file: Path, name: Any) -> str:
     _only(file, {"activation_fn": name}, {"activation_fn": list(_FUNCTIONS)})
     return _FUNCTIONS.get(name, "")
-
-
-def _object(file: Path, found: list[bytes]) -> dict[str, Any]:
-    """The object of a JSON file, whose bytes join those found."""
-    value = json_object(file)
-    found.append(file.read_bytes())
-    return value

@@ -1,36 +1,19 @@
-"""Text to token ids, with the checkpoint's own vocabulary, through the `tokenizers` library.
-
-A quantized model's folder holds the whole tokenizer as the checkpoint's own library resolved it
-(quant.foreign.resolve): tokenizer.json, and a few facts in quantized.json.
-"""
+"""Text to token ids, with the checkpoint's own vocabulary, through the `tokenizers` library."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from hashlib import sha256
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from golden import store
-from quant.foreign import sentence
-from quant.foreign.config import content
-from quant.foreign.resolve import Resolved, resolve
-from quant.model.spec import (
-    QUESTION_ANSWERING,
-    TOKEN_CLASSIFICATION,
-    CheckpointError,
-    EncoderSpec,
-)
+from quant.foreign.resolve import Resolved
+from quant.model.spec import QUESTION_ANSWERING, TOKEN_CLASSIFICATION, EncoderSpec
 from quant.model.spec import InputError as InputError
 
 _NOT_UTF8 = re.compile("[\ud800-\udfff]")  # what Python reads such a byte as
-
-PIPELINE = "tokenizer.json"
-"""The resolved tokenizer in a quantized model's folder."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +82,11 @@ def together(texts: Sequence[Tokens], most: int) -> Iterator[list[Tokens]]:
 
 
 class TextTokenizer:
-    """The tokenizer of a checkpoint's or quantized model's directory, or one that is resolved."""
+    """The tokenizer of a checkpoint or a quantized model, as it is resolved."""
 
-    def __init__(self, source: str | Path | Resolved) -> None:
-        self.resolved = source if isinstance(source, Resolved) else _resolved(Path(source))
-        self._tokenizer: Any = Tokenizer.from_str(self.resolved.pipeline)
+    def __init__(self, resolved: Resolved) -> None:
+        self.resolved = resolved
+        self._tokenizer: Any = Tokenizer.from_str(resolved.pipeline)
 
     @property
     def rows(self) -> int:
@@ -255,22 +238,3 @@ def encode(
             f"type{'s' if spec.types > 1 else ''}: give no pair"
         )
     return tokens
-
-
-def _resolved(directory: Path) -> Resolved:
-    """Of a quantized model what calibration wrote, of a checkpoint what its library makes of it."""
-    if (directory / store.DESCRIPTION).is_file():
-        return stored(directory, store.info_of(directory))
-    layout = sentence.read(directory)
-    return resolve(layout.encoder, layout.tokens, layout.lower)
-
-
-def stored(directory: Path, info: dict[str, Any]) -> Resolved:
-    """The tokenizer that calibration wrote. CheckpointError where it is not that of this model."""
-    pipeline, facts = content(directory / PIPELINE), dict(info.get("tokenizer") or {})
-    same = sha256(pipeline).hexdigest() == facts.pop("sha256", None)
-    if not same or set(facts) != {field.name for field in fields(Resolved)} - {"pipeline"}:
-        raise CheckpointError(
-            f"{directory / PIPELINE} is not the tokenizer in {store.DESCRIPTION}: calibrate again"
-        )
-    return Resolved(pipeline=pipeline.decode(), **facts)

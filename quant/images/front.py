@@ -13,21 +13,18 @@ from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar, Self
 
-from cli import files
 from cli.errors import UserError
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from golden import store
 from golden.model import TOKENS_MAX
 from quant.images.files import saying
 from quant.model.spec import CheckpointError, Floats, InputError
 
-FILE = "front.npz"
 PREPROCESSOR = "preprocessor_config.json"
 PROCESSORS = (PREPROCESSOR, "processor_config.json")
 """The files that may hold the options of an image processor."""
@@ -45,6 +42,8 @@ class Front:
     is 1 (grey) or 3 (RGB). offsets: of each patch [P, H], its position and the projection's bias.
     before: the rows before the patches [S, H] with their positions; names: [CLS], [DIST], ...
     """
+
+    FILE: ClassVar = "front.npz"
 
     options: Mapping[str, Any]
     height: int
@@ -134,7 +133,7 @@ class Front:
 
     @cached_property
     def content(self) -> bytes:
-        """The arrays as a .npz file."""
+        """The arrays as a .npz file, which goes into a quantized model's folder."""
         file = io.BytesIO()
         np.savez(file, **{name: getattr(self, name) for name in _ARRAYS})
         return file.getvalue()
@@ -145,22 +144,12 @@ class Front:
         others = {name: getattr(self, name) for name in _OTHERS}
         return others | {"names": list(self.names), "sha256": sha256(self.content).hexdigest()}
 
-    def save(self, folder: Path) -> None:
-        """Write the arrays into a quantized model's folder, whose description has `facts`."""
-        files.write(folder / FILE, self.content)
-
-
-def stored(folder: Path, facts: Mapping[str, Any]) -> Front:
-    """The front end that `save` wrote; CheckpointError where it is not that of this model."""
-    what = f"{folder / FILE} is not the front end in {store.DESCRIPTION}"
-    with saying(CheckpointError, what, "calibrate again"):
-        content = (folder / FILE).read_bytes()
-        if sha256(content).hexdigest() != facts["sha256"]:
-            raise ValueError("its SHA-256 is another")
+    @classmethod
+    def of(cls, content: bytes, facts: Mapping[str, Any]) -> Self:
+        """The front end that has this `content` and these `facts` but the hash."""
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in _ARRAYS}
-        others = {name: facts[name] for name in _OTHERS} | {"names": tuple(facts["names"])}
-        return Front(**arrays, **others)
+        return cls(**arrays, **{**facts, "names": tuple(facts["names"])})
 
 
 def read(

@@ -17,7 +17,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -102,25 +102,15 @@ def layout_of(options: argparse.Namespace) -> Layout:
     return Layout(options.text_column, options.pair_column, options.label_column)
 
 
-def read_texts(path: str | Path, **options: Any) -> list[Review]:
-    """The texts of `stream_texts`, by the same options; TextError where there is none."""
-    return list(begun(stream_texts(path, **options), str(path)))
-
-
 def stream_texts(
-    path: str | Path,
-    *,
-    names: Sequence[str] = (),
-    layout: Layout | None = None,
-    task: str = CLASSIFICATION,
-    empty: bool = False,
+    path: Path, names: tuple[str, ...], layout: Layout | None, task: str, empty: bool
 ) -> Iterator[Review]:
     """The texts of a file, with the labels that a model with outputs ``names`` has for ``task``.
 
     Without ``names`` labels are not looked at. A row without a text is left out, and a note counts
     those; with ``empty`` it is a Review that is not `present`.
     """
-    table, missing = _Table(Path(path), tuple(names), layout, task), 0
+    table, missing = _Table(path, names, layout, task), 0
     for review in table.rows(table.review):
         if review.present or empty:
             yield review
@@ -128,16 +118,6 @@ def stream_texts(
     if missing:
         note = f"note: {path}: {missing:,} rows without a text are"
         print(note, "empty" if empty else "left out", file=sys.stderr, flush=True)
-
-
-def begun(reviews: Iterator[Review], source: str) -> Iterator[Review]:
-    """The same texts, of which the first is read at once; TextError where there is none."""
-    before = []
-    for review in reviews:
-        before.append(review)
-        if review.present:
-            return chain(before, reviews)
-    raise TextError(f"{source} holds no text")
 
 
 def label_names(path: str | Path, *, layout: Layout | None = None) -> list[str]:
@@ -195,8 +175,7 @@ class _Table:
         self.path, self.kind, self.line = path, path.suffix.lower(), 0
         self.names, self.layout, self.task = names or (), layout or Layout(), task
         self.words, self.labelled = task == TOKEN_CLASSIFICATION, names != () and task in LABELLED
-        self.classes: list[str] = []
-        self.known: dict[tuple[str, ...], _Columns] = {}
+        self.classes, self.known = list[str](), dict[tuple[str, ...], _Columns]()
 
     def rows(self, make: Callable[..., Any]) -> Iterator[Any]:
         """What `make` gives for the text, second text and label of each row."""
@@ -289,10 +268,10 @@ class _Table:
                 columns = self._columns(tuple(file.schema_arrow.names))
                 self._find_classes(file.schema_arrow.metadata or {}, columns[-1])
                 read = list(filter(None, columns))
-                for batch in file.iter_batches(256, columns=read, use_threads=False):
-                    for row in batch.to_pylist():
-                        self.line += 1
-                        yield row
+                batches = file.iter_batches(256, columns=read, use_threads=False)
+                rows = (row for batch in batches for row in batch.to_pylist())
+                for self.line, row in enumerate(rows, 1):
+                    yield row
             except UserError:
                 raise
             except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
@@ -347,12 +326,11 @@ class _Table:
         value = _named(value, self.classes)
         if self.words:
             return self._tagged(text, value)
-        review = Review(text or "", None, pair)
         if not _word(value):
-            return review
+            return Review(text or "", None, pair)
         if self.task == CLASSIFICATION:
-            return replace(review, label=class_of(_word(value), self.names))
-        return replace(review, targets=self._targets(value))
+            return Review(text or "", class_of(_word(value), self.names), pair)
+        return Review(text or "", None, pair, self._targets(value))
 
     def _tagged(self, value: Any, given: Any) -> Review:
         """A text with words and the class of each; null, "" and -100 are none."""

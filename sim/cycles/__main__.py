@@ -159,10 +159,7 @@ def _batches(options: argparse.Namespace) -> None:
     """Texts a second."""
     spec, its = reader.of_options(options)
     data = options.data or images.usual(spec.inputs, DEFAULT_DATA)
-    texts = images.load(spec.inputs, data, "test", names=(), task=spec.task)
-    texts = texts[: options.texts or TEXTS]
-    if not texts:
-        raise UserError(f"{data} holds no text: nothing would be counted")
+    texts = images.load(spec.inputs, data, task=spec.task)[: options.texts or TEXTS]
     model, directory, fixed = shape_of(options)
     cut = {
         tokens: [len(encode(spec, its, t.content, t.pair, tokens).ids) for t in texts]

@@ -25,7 +25,7 @@ from golden.encoder import run as golden
 from golden.model import Model
 from golden.random import random_model
 from golden.store import save
-from quant.foreign.tokenizer import TextTokenizer
+from quant.quantized_model import QuantizedModel
 from rtl.compile.image import HEADER, image_bytes
 from rtl.compile.program import compile_model, image_of
 from rtl.interface.config import Config
@@ -167,7 +167,8 @@ def words_of(folder: Path, soc: Soc, *words: str) -> list[str]:
 
 
 def logits_of(soc: Soc, folder: Path, text: str) -> list[int]:
-    tokens = TextTokenizer(folder / "model").encode(text, limit=SHAPE.positions)
+    its = QuantizedModel.load(folder / "model", None, floats=False).reader
+    tokens = its.encode(text, limit=SHAPE.positions)
     return [int(x) for x in np.ravel(golden(soc.model, tokens.ids, tokens.types))]
 
 

@@ -19,9 +19,9 @@ def calibrated() -> tuple[Model, list[np.ndarray]]:
     from quant.texts.corpora import imdb
 
     folder = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
-    tokenizer = TextTokenizer(folder)
-    sample = [tokenizer.encode(review.text, limit=256) for review in imdb("train")[:8]]
     checkpoint = load(folder)
+    tokenizer = TextTokenizer(checkpoint.resolved)
+    sample = [tokenizer.encode(review.text, limit=256) for review in imdb("train")[:8]]
     observed, _ = observe_all(checkpoint, sample)
     quantized = quantize(checkpoint.spec, checkpoint.arrays, observed, Options())
     ids = [tokenizer.encode(review.text, limit=512).ids for review in imdb("test")[:14]]

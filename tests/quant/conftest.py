@@ -11,6 +11,7 @@ from quant.quantize.options import Options
 from quant.quantized_model import QuantizedModel
 from quant.texts.corpora import imdb
 from quant.texts.data_file import Review
+from tests.quant import tiny
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +21,7 @@ def shipped() -> Checkpoint:
 
 @pytest.fixture(scope="session")
 def tokenizer() -> TextTokenizer:
-    return TextTokenizer(DEFAULT_MODEL)
+    return tiny.tokenizer(DEFAULT_MODEL)
 
 
 @pytest.fixture(scope="session")

@@ -16,8 +16,7 @@ import pytest
 from golden import encoder, store
 from golden.fast.watching import TracedEngine
 from quant import calibrate, which
-from quant.foreign.checkpoint import Checkpoint
-from quant.foreign.tokenizer import TextTokenizer
+from quant.foreign.checkpoint import Checkpoint, load
 from quant.measure.compare import TensorError, compare
 from quant.model import float_model
 from quant.quantize import options as remedying
@@ -27,6 +26,7 @@ from quant.quantize.observers import Observer, Observing
 from quant.quantize.options import REMEDIES, Options
 from quant.quantize.quantizers import CalibrationError
 from quant.quantize.rewriting import REWRITINGS, rewrite
+from quant.quantized_model import QuantizedModel
 from tests.ending import refusal
 from tests.quant import tiny
 from tests.quant.test_quantize import checkpoint, inputs
@@ -63,7 +63,7 @@ def test_the_command_writes_a_model_that_loads(
     assert info["calibration"]["texts"] == len(TEXTS)
     assert info["calibration"]["data"] == str(data)
     assert len(info["checkpoint"]["sha256"]) == 64
-    assert TextTokenizer(out).resolved == TextTokenizer(model).resolved
+    assert QuantizedModel.load(out, None).reader.resolved == load(model).resolved
     before = {file.name: file.read_bytes() for file in out.iterdir()}
     assert calibrate.main(arguments) == 0
     assert before == {file.name: file.read_bytes() for file in out.iterdir()}
@@ -73,7 +73,7 @@ def test_the_command_writes_a_model_that_loads(
     ("arguments", "message"),
     [
         (["--model", "nowhere"], "no checkpoint directory nowhere: it must exist"),
-        (["--model", "nowhere", "--data", "imbd"], "no data set or file named 'imbd': give"),
+        (["--model", "tiny", "--data", "imbd"], "no data set or file named 'imbd': give"),
         (["--model", "tiny", "--out", "tiny"], "--out tiny is a checkpoint, whose tokenizer would"),
         (["--samples", "0"], "0 is out of range: it must be 1 or more"),
         (["--tokens", "many"], "'many' is not a whole number"),

@@ -188,8 +188,8 @@ def test_a_bad_file_leaves_what_was_there(
         ("\u200b --quantized Q", "holds nothing that the vocabulary knows"),
         ("good --quantized Q --tokens 2", "leaves no room for the text"),
         ("good --quantized damaged", "quantized.npz: its SHA-256 is not the one in"),
-        ("good --quantized names", "quantized.json: the labels 'positive' and 'positive '"),
-        ("good --quantized bare", "its info has no usable 'tensors'; calibrate again"),
+        ("good --quantized names", "quantized.json cannot be used (2 labels are 'positive'"),
+        ("good --quantized bare", "quantized.json cannot be used ('tensors'): calibrate again"),
         ("good --quantized Q --model other", "was not made from other"),
     ],
 )

@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,21 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from quant.model.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, TASKS, TOKEN_CLASSIFICATION
-from quant.texts.data_file import Layout, Review, TextError, label_names, read_texts, stream_texts
+from quant.images.data import load, stream
+from quant.model.spec import (
+    CLASSIFICATION,
+    MULTI_LABEL,
+    REGRESSION,
+    TASKS,
+    TEXTS,
+    TOKEN_CLASSIFICATION,
+)
+from quant.texts.data_file import Layout, Review, TextError, label_names
 
 NAMES = ("art", "sport", "No, not that")
 STARS = ("1", "2", "3", "4", "5")
 TAGS = ("O", "B-PER", "I-PER")
+read_texts = partial(load, TEXTS)
 
 
 def written(folder: Path, name: str, content: Any, **metadata: Any) -> Path:
@@ -161,7 +171,7 @@ def test_texts_and_rows_without(
 ) -> None:
     path = written(tmp_path, name, content)
     task = TOKEN_CLASSIFICATION if "words" in str(content) else CLASSIFICATION
-    rows = list(stream_texts(path, empty=True, task=task))
+    rows = read_texts(path, empty=True, task=task)
     assert [review.text for review in rows] == texts
     present = read_texts(path, task=task)
     assert present == [review for review in rows if review.present]
@@ -318,7 +328,7 @@ def test_parquet_is_decoded_as_it_is_taken(tmp_path: Path) -> None:
     table = pyarrow.table({"text": ["some text " * 200] * 10_000})
     parquet.write_table(table, path, use_dictionary=False, compression="none")
     before, most = pyarrow.total_allocated_bytes(), 0
-    for _ in stream_texts(path):
+    for _ in stream(TEXTS, path):
         most = max(most, pyarrow.total_allocated_bytes() - before)
     assert most < path.stat().st_size / 4
 

@@ -9,7 +9,6 @@ import pytest
 from golden import encoder, store
 from quant import calibrate, classify, embed, evaluate, quantized_model, report
 from quant.foreign.checkpoint import load
-from quant.foreign.tokenizer import TextTokenizer
 from quant.model import float_model
 from tests.ending import exit_code, refusal
 from tests.quant import tiny
@@ -43,7 +42,7 @@ def quantized(model: Path, data: Path, tmp_path_factory: pytest.TempPathFactory)
 def expected(quantized: Path, model: Path) -> tuple[np.ndarray, np.ndarray]:
     """Unit vectors [n, 12] of golden and of the float model, text by text."""
     integers, _ = store.load(quantized)
-    checkpoint, tokenizer = load(model), TextTokenizer(model)
+    checkpoint, tokenizer = load(model), tiny.tokenizer(model)
     golden, floats = [], []
     for text in TEXTS:
         tokens = tokenizer.encode(text, limit=16)

@@ -13,7 +13,6 @@ from quant import calibrate as calibration
 from quant import evaluate, report
 from quant.calibrate import main as calibrate
 from quant.classify import main as classify
-from quant.foreign.tokenizer import TextTokenizer
 from sim.regress import main as regress
 from tests.ending import refusal
 from tests.quant import tiny
@@ -91,7 +90,7 @@ def test_pairs_reach_calibration_evaluation_and_classification(
     rows = ["sentence1\tsentence2\tlabel", *(f"{a}\t{b}\tgood" for a, b in pairs)]
     data.write_text("\n".join(rows))
     options = ["--model", str(model), "--json", str(figures)]
-    texts = [TextTokenizer(model).encode(a, b, limit=16) for a, b in pairs]
+    texts = [tiny.tokenizer(model).encode(a, b, limit=16) for a, b in pairs]
     assert [max(t.types) for t in texts] == [1] * 3
     tokens = sum(len(a.split()) + len(b.split()) + 3 for a, b in pairs)  # [CLS], [SEP], [SEP]
     assert calibrate([*options, "--data", str(data), "--out", str(out)]) == 0

@@ -7,7 +7,6 @@ import pytest
 
 from quant.embed import packaged
 from quant.foreign.checkpoint import Checkpoint, load
-from quant.foreign.tokenizer import TextTokenizer
 from quant.measure.metrics import unit
 from quant.model import activation, float_model
 from quant.model.float_model import Doubles
@@ -51,7 +50,7 @@ def mean_of_tokens(directory: Path, ids: list[int]) -> np.ndarray:
 
 def test_minilm_equals_hugging_face_on_real_sentences() -> None:
     directory = packaged()
-    checkpoint, tokenizer = load(directory), TextTokenizer(directory)
+    checkpoint, tokenizer = load(directory), tiny.tokenizer(directory)
     for review in rotten_tomatoes("test")[:4]:
         tokens = tokenizer.encode(review.text, limit=checkpoint.spec.max_tokens)
         ours = float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types)

@@ -143,12 +143,16 @@ def test_sources_give_the_same_answers(made: Made, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("inputs", "place", "message"),
     [
-        (IMAGES, "notes.txt", "holds no file of .png"),
+        (IMAGES, "notes.txt", "holds no images .png"),
         (IMAGES, "bird/1.png", "its name 'bird' is not one of no"),
-        (IMAGES, "", "no images at .*: give digits, a folder with a folder of images"),
-        (FILES, "1.png", "holds no file of .npy"),
+        (
+            IMAGES,
+            "",
+            "no data set or file named .*: give digits, .* a folder or file of .png",
+        ),
+        (FILES, "1.png", "holds no files .npy"),
         (FILES, "bird/1.npy", "its name 'bird' is not one of no"),
-        (FILES, "", "no files at .*: give a folder with a folder of files"),
+        (FILES, "", "no data set or file named .*: give a .csv, .* a folder or file of .npy"),
     ],
 )
 def test_bad_sources_are_refused(inputs: str, place: str, message: str, tmp_path: Path) -> None:
@@ -156,7 +160,7 @@ def test_bad_sources_are_refused(inputs: str, place: str, message: str, tmp_path
         (tmp_path / "data" / place).parent.mkdir(parents=True)
         (tmp_path / "data" / place).write_bytes(b"")
     with pytest.raises(TextError, match=message):
-        list(data.stream(tmp_path / "data", inputs=inputs, names=NAMES))
+        data.load(inputs, tmp_path / "data", names=NAMES)
 
 
 def test_rows_have_sixteen_bits_and_are_limited(made: Made) -> None:
@@ -255,7 +259,6 @@ def test_what_is_not_taken_is_refused(made: Made, capsys: Any) -> None:
 
     file, common = str(made.file), made.common
     refused(classify.main, [file, "--pair", "x", *common], "reads one .*: give no pair")
-    refused(classify.main, [" ", *common], "the path of the .* is empty")
     refused(classify.main, [file, "--tokens", "4", *common], "limit is 4: give --tokens 5")
     refused(classify.main, ["missing", *common], "missing cannot be read .it does not exist")
     if made.inputs == IMAGES:  # which the digits are at hand for

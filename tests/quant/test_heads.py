@@ -14,7 +14,7 @@ from golden import encoder, store
 from quant import calibrate, classify, evaluate
 from quant.calibrate import Made, Observed, distance, observe, quantize
 from quant.foreign.checkpoint import load
-from quant.foreign.tokenizer import TextTokenizer, Tokens
+from quant.foreign.tokenizer import Tokens
 from quant.measure.tasks import answer, likeness, sigmoid
 from quant.measure.verdict import judge
 from quant.model import float_model
@@ -92,7 +92,7 @@ def test_several_labels_in_every_command(tmp_path: Path) -> None:
     assert np.abs(model.head[-1].weight).max(axis=1).tolist() == [127] * 3
     assert evaluate.main([*options, "--json", str(figures)]) == 0
     values = json.loads(figures.read_text())
-    checkpoint, tokenizer = load(Path(options[1])), TextTokenizer(Path(options[1]))
+    checkpoint, tokenizer = load(Path(options[1])), tiny.tokenizer(Path(options[1]))
     right = agree = 0
     for text, labels in ROWS:
         tokens = tokenizer.encode(text, limit=16)
@@ -128,7 +128,7 @@ def test_numbers_in_every_command(config: dict, labels: int, tmp_path: Path) -> 
     scales = format["scale"] * np.array(format.get("factors", [1.0]))
     assert evaluate.main([*options, "--json", str(figures)]) == 0
     values = json.loads(figures.read_text())
-    checkpoint, tokenizer = load(Path(options[1])), TextTokenizer(Path(options[1]))
+    checkpoint, tokenizer = load(Path(options[1])), tiny.tokenizer(Path(options[1]))
     found = []
     for text, _ in ROWS:
         tokens = tokenizer.encode(text, limit=16)
@@ -163,7 +163,7 @@ def calibrated(folder: Path, config: dict[str, Any]) -> tuple[Observed, Made, np
     arrays = tiny.tensors()
     arrays["classifier.weight"] *= np.array([[1], [100], [0]], np.float32)
     checkpoint = load(tiny.write(folder, config, arrays))
-    tokenizer = TextTokenizer(folder)
+    tokenizer = tiny.tokenizer(folder)
     texts = [tokenizer.encode(text, limit=16) for text, _ in ROWS]
     found, _ = observe(checkpoint, texts)
     made = quantize(found, Options(remedies=()))

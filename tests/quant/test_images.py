@@ -19,7 +19,8 @@ from quant.foreign import vision
 from quant.foreign.checkpoint import fingerprint, load
 from quant.foreign.proof import proved
 from quant.images import front
-from quant.model.spec import CheckpointError, InputError
+from quant.model.spec import CheckpointError, EncoderSpec, InputError
+from quant.reader import of_quantized
 from rtl.compile.fit import FitError
 from rtl.compile.options import add_fit, fit
 from rtl.interface.options import add_config_options
@@ -179,8 +180,8 @@ def test_pixels_are_those_of_transformers_by_what_is_stored(
     read, (height, width) = front.read(tmp_path / "nested", 3, (16, 16))
     sized = {"height": height, "width": width, "projection": np.zeros((6, 3, height, width))}
     one = replace(made, options=read, offsets=np.zeros((1, 6)), **sized)
-    one.save(tmp_path)
-    again = front.stored(tmp_path, json.loads(json.dumps(one.facts)))
+    facts = json.loads(json.dumps(one.facts))
+    again = front.Front.of(one.content, {name: facts[name] for name in facts if name != "sha256"})
     for seed, shape in enumerate([(20, 31), (31, 20), (24, 24), (9, 40)]):
         image = drawn(seed, *shape, 3)
         wanted = its(Image.fromarray(image), return_tensors="np")["pixel_values"][0]
@@ -302,11 +303,13 @@ DAMAGES: list[tuple[Callable[[Path, dict[str, Any]], Any], str]] = [
 def test_another_front_end_is_refused(
     made: front.Front, damage: Any, message: str, tmp_path: Path
 ) -> None:
-    facts = json.loads(json.dumps(made.facts))
-    made.save(tmp_path)
-    damage(tmp_path / front.FILE, facts)
+    facts, file = json.loads(json.dumps(made.facts)), tmp_path / made.FILE
+    file.write_bytes(made.content)
+    damage(file, facts)
+    sizes = ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary", "positions")
+    spec = EncoderSpec(**dict.fromkeys(sizes, 1), labels=("a", "b"))
     with pytest.raises(CheckpointError, match=f"{message}.*calibrate again"):
-        front.stored(tmp_path, facts)
+        of_quantized(tmp_path, {"front": facts}, spec)
 
 
 def test_an_image_of_another_kind_is_refused(made: front.Front) -> None:

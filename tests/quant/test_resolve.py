@@ -61,9 +61,9 @@ def compare(folder: Path, longest: int = 24) -> None:
         theirs = transformers.AutoTokenizer.from_pretrained(folder)
     except Exception:  # what the library cannot read is refused
         with pytest.raises(CheckpointError, match="transformers cannot read the tokenizer"):
-            TextTokenizer(folder)
+            tiny.tokenizer(folder)
         return
-    ours = TextTokenizer(folder)
+    ours = tiny.tokenizer(folder)
     limit = min(longest, ours.resolved.tokens or longest)
     assert limit == min(longest, theirs.model_max_length)
     for text, pair in [*((text, None) for text in TEXTS), *PAIRS]:
@@ -119,7 +119,7 @@ def test_byte_pairs_without_a_tokenizer_json(tmp_path: Path) -> None:
 )
 def test_what_is_refused(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=message) as refusal:
-        TextTokenizer(folder_of(tmp_path / "model", settings, whole=True))
+        tiny.tokenizer(folder_of(tmp_path / "model", settings, whole=True))
     assert "\n" not in str(refusal.value)
 
 
@@ -131,7 +131,7 @@ def test_options_beside_the_special_tokens_count(tmp_path: Path) -> None:
     compare(folder)
     file.write_text('{"split_special_tokens": true}')
     with pytest.raises(CheckpointError, match="split_special_tokens is True"):
-        TextTokenizer(folder)
+        tiny.tokenizer(folder)
 
 
 def byte_pairs(folder: Path, **options: Any) -> Path:
@@ -145,9 +145,9 @@ def byte_pairs(folder: Path, **options: Any) -> Path:
 
 
 def test_tokens_drawn_by_chance_are_refused(tmp_path: Path) -> None:
-    assert TextTokenizer(byte_pairs(tmp_path / "none", dropout=0.0)).rows == 3
+    assert tiny.tokenizer(byte_pairs(tmp_path / "none", dropout=0.0)).rows == 3
     with pytest.raises(CheckpointError, match=r"dropout is 0\.5"):
-        TextTokenizer(byte_pairs(tmp_path / "half", dropout=0.5))
+        tiny.tokenizer(byte_pairs(tmp_path / "half", dropout=0.5))
 
 
 def test_a_library_that_panics_is_one_line(tmp_path: Path) -> None:
@@ -156,16 +156,7 @@ def test_a_library_that_panics_is_one_line(tmp_path: Path) -> None:
     pipeline["model"]["continuing_subword_prefix"] = "@@"
     (folder / "tokenizer.json").write_text(json.dumps(pipeline))
     with pytest.raises(CheckpointError, match=r"cannot read the tokenizer \(slice index"):
-        TextTokenizer(folder)
-
-
-@pytest.mark.parametrize("version", ["tokenizer.4.0.0.json", "tokenizer.json"])
-def test_a_tokenizer_for_a_version_of_the_library(version: str, tmp_path: Path) -> None:
-    """tokenizer_config.json may name another file than tokenizer.json."""
-    settings = {"tokenizer_class": "TokenizersBackend", "fast_tokenizer_files": [version]}
-    folder = folder_of(tmp_path / "model", settings, whole=True)
-    (folder / "tokenizer.json").rename(folder / version)
-    compare(folder)
+        tiny.tokenizer(folder)
 
 
 @pytest.mark.parametrize(

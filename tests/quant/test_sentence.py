@@ -30,15 +30,6 @@ def test_an_encoder_alone_gives_its_hidden_size(tmp_path: Path) -> None:
             np.testing.assert_array_equal(array, twin.arrays[name])
 
 
-def test_with_the_prefix_of_its_family_it_is_the_same(tmp_path: Path) -> None:
-    arrays = {f"bert.{name}": array for name, array in tiny.encoder_tensors().items()}
-    prefixed = load(tiny.write_embedder(tmp_path / "a", arrays=arrays))
-    plain = load(tiny.write_embedder(tmp_path / "b"))
-    assert prefixed.spec == plain.spec
-    for name, array in plain.arrays.items():
-        np.testing.assert_array_equal(prefixed.arrays[name], array)
-
-
 @pytest.mark.parametrize(
     ("pooling", "expected"),
     [
@@ -131,16 +122,6 @@ def test_what_is_normalized(tmp_path: Path) -> None:
         file.write_text(json.dumps({name: value}))
         with pytest.raises(CheckpointError, match=f"2_Normalize/config.json: {name} is"):
             load(tmp_path)
-
-
-def test_two_modules_of_one_name_are_refused(tmp_path: Path) -> None:
-    """The library would leave the first one out."""
-    file = tiny.write_embedder(tmp_path) / "modules.json"
-    modules = json.loads(file.read_text())
-    modules[2]["name"] = "1"
-    file.write_text(json.dumps(modules))
-    with pytest.raises(CheckpointError, match="of different names, in that order"):
-        load(tmp_path)
 
 
 def test_a_prompt_is_put_before_no_text(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ import hashlib
 
 import pytest
 
-from quant.texts.corpora import CORPORA, SPLITS, TextError, load_texts
+from quant.images.data import load
+from quant.model.spec import TEXTS
+from quant.texts.corpora import CORPORA, SPLITS, TextError
 
 SIZES = {
     "imdb": {"train": 18902, "validation": 1000, "test": 5000},
@@ -42,21 +44,14 @@ def test_the_test_split_is_the_one_that_the_published_figures_are_for(corpus, di
     assert hashlib.sha256("\n".join(texts).encode()).hexdigest() == digest
 
 
-@pytest.mark.parametrize(
-    ("source", "split", "message"),
-    [
-        ("imdb", "dev", "no split named 'dev': choose one of train, validation"),
-        ("absent", "test", "no data set or file named 'absent': give one of imdb, rot"),
-    ],
-)
-def test_what_is_not_there_is_refused(source, split, message):
-    with pytest.raises(TextError, match=message):
-        load_texts(source, split)
+def test_what_is_not_there_is_refused():
+    with pytest.raises(TextError, match="no data set or file named 'absent': give imdb, rotten"):
+        load(TEXTS, "absent")
 
 
 @pytest.mark.parametrize("names", [("bad", "so so", "good"), ("stars",)])
 def test_labels_of_other_classes_are_left_out(names, capsys):
-    found = load_texts("rotten-tomatoes", "test", names=names)
+    found = load(TEXTS, "rotten-tomatoes", names=names)
     assert {review.label for review in found} == {None}
-    assert "rotten-tomatoes are of two classes" in capsys.readouterr().err
-    assert {review.label for review in load_texts("rotten-tomatoes", "test", names="ab")} == {0, 1}
+    assert "rotten-tomatoes are of 2 classes" in capsys.readouterr().err
+    assert {review.label for review in load(TEXTS, "rotten-tomatoes", names="ab")} == {0, 1}

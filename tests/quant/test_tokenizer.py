@@ -1,15 +1,12 @@
 import io
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from quant.classify import read_standard_input
 from quant.foreign.tokenizer import InputError, TextTokenizer
 from quant.model.spec import CheckpointError
-from quant.texts.corpora import rotten_tomatoes
 from tests.quant import tiny
 
 
@@ -56,20 +53,20 @@ def test_refuses_texts(tokenizer: TextTokenizer) -> None:
 
 def test_refuses_files(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"cannot read .*config.json: No such file"):
-        TextTokenizer(tmp_path)
+        tiny.tokenizer(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(CheckpointError, match=r"has no tokenizer: it needs vocab.txt or tokenizer"):
-        TextTokenizer(tmp_path)
+        tiny.tokenizer(tmp_path)
     (tmp_path / "vocab.txt").write_text("a\nb\n")
     with pytest.raises(CheckpointError, match=r"cannot read the tokenizer .*Missing \[UNK\]"):
-        TextTokenizer(tmp_path)
+        tiny.tokenizer(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text("{")
     with pytest.raises(CheckpointError, match=r"tokenizer_config.json is not JSON"):
-        TextTokenizer(tmp_path)
+        tiny.tokenizer(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text("{}")
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(CheckpointError, match=r"cannot read the tokenizer"):
-        TextTokenizer(tmp_path)
+        tiny.tokenizer(tmp_path)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
@@ -78,7 +75,7 @@ def test_standard_input_that_is_not_utf_8_is_one_line(
     encoding: str, errors: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However the terminal is set: a byte that is no text is named, and text is what it is.
-    tokenizer = TextTokenizer(tiny.write(tmp_path / "tiny"))
+    tokenizer = tiny.tokenizer(tiny.write(tmp_path / "tiny"))
 
     def read(data: bytes) -> str:
         stdin = io.TextIOWrapper(io.BytesIO(data), encoding, errors)
@@ -91,48 +88,3 @@ def test_standard_input_that_is_not_utf_8_is_one_line(
     with pytest.raises(InputError, match=r"the second text is not UTF-8: character 1 is the byte"):
         tokenizer.encode("film", read(b"\xff bad"), limit=8)
     assert tokenizer.encode(read(b"good film"), limit=8).dropped == 0
-
-
-def test_pieces_of_albert_are_those_of_transformers(tmp_path: Path) -> None:
-    """A unigram model as ALBERT's tokenizer.json has it: accents and case go, spaces stay."""
-    transformers = pytest.importorskip("transformers")
-    special = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
-    made = Tokenizer(models.Unigram())
-    made.normalizer = normalizers.Sequence(
-        [
-            normalizers.Replace("``", '"'),
-            normalizers.NFKD(),
-            normalizers.StripAccents(),
-            normalizers.Lowercase(),
-        ]
-    )
-    made.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
-    )
-    texts = [review.content for review in rotten_tomatoes("train")[:500]]
-    trainer = trainers.UnigramTrainer(
-        vocab_size=600, special_tokens=special, unk_token="<unk>", show_progress=False
-    )
-    made.train_from_iterator(texts, trainer)
-    made.post_processor = processors.TemplateProcessing(
-        single="[CLS]:0 $A:0 [SEP]:0",
-        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-        special_tokens=[(token, made.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
-    )
-    made.save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "config.json").write_text('{"model_type": "albert"}')
-    names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-    settings = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
-    settings |= dict(zip(names, special)) | {"tokenizer_class": "PreTrainedTokenizerFast"}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
-    names = zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), special)
-    theirs = transformers.PreTrainedTokenizerFast(tokenizer_object=made, **dict(names))
-    ours = TextTokenizer(tmp_path)
-    odd = ["Na\u00efve CAF\u00c9 ``quoted''", "  two  spaces ", "\u4e2d\u6587 \U0001f600"]
-    for text in [*texts[:50], *odd]:
-        for pair in (None, "another one"):
-            found = ours.encode(text, pair, limit=40)
-            cut = {"truncation": True, "max_length": 40, "return_token_type_ids": True}
-            expected = theirs(text, pair, **cut)
-            assert found.ids.tolist() == expected["input_ids"], text
-            assert found.types.tolist() == expected["token_type_ids"], text

@@ -11,7 +11,6 @@ from golden import encoder, store
 from quant import calibrate, classify, evaluate, report
 from quant.calibrate import observe, quantize
 from quant.foreign.checkpoint import DEFAULT_MODEL, load
-from quant.foreign.tokenizer import TextTokenizer
 from quant.measure.tasks import likeness
 from quant.measure.verdict import judge
 from quant.model import float_model
@@ -73,7 +72,7 @@ def test_a_plain_transformer_has_the_same_head_on_every_token(tmp_path: Path) ->
 def test_words_begin_where_transformers_says(texts: list) -> None:
     transformers = pytest.importorskip("transformers")
     theirs = transformers.AutoTokenizer.from_pretrained(DEFAULT_MODEL)
-    ours = TextTokenizer(DEFAULT_MODEL)
+    ours = tiny.tokenizer(DEFAULT_MODEL)
     words = ["Unbelievably", ",", "Ms.", "Streep-Smith's", "\u200b", "performance", "(", "2013"]
     words += [")", "is", "naïve", ":", "中文", "!"]
     for limit in (512, 12, 5):
@@ -98,7 +97,7 @@ def test_calibration_and_evaluation_agree_with_both_models_one_by_one(
     assert evaluate.main([*line, "--json", str(out)]) == 0
     found = json.loads(out.read_text())
     integers, _ = store.load(quantized)
-    source, tokenizer = load(model), TextTokenizer(model)
+    source, tokenizer = load(model), tiny.tokenizer(model)
     kept, right = [], []
     said: dict[str, list[str]] = {"float": [], "golden": []}
     for words, tags in ROWS:
@@ -161,7 +160,7 @@ def test_what_other_commands_refuse(model: Path, quantized: Path, data: Path, ca
 
 
 def test_the_verdict_counts_tokens(model: Path) -> None:
-    source, tokenizer = load(model), TextTokenizer(model)
+    source, tokenizer = load(model), tiny.tokenizer(model)
     texts = [tokenizer.encode(words, limit=16, words=True) for words, _ in ROWS]
     found, _ = observe(source, texts)
     quantized, logits = quantize(found, Options(remedies=()))

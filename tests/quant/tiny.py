@@ -13,8 +13,9 @@ from tokenizers import BertWordPieceTokenizer
 from golden.model import Shape
 from quant.calibrate import observe, quantize
 from quant.foreign.checkpoint import Checkpoint
-from quant.foreign.resolve import Resolved
-from quant.foreign.tokenizer import PIPELINE, Tokens
+from quant.foreign.resolve import Resolved, resolve
+from quant.foreign.sentence import read
+from quant.foreign.tokenizer import TextTokenizer, Tokens
 from quant.model.spec import EncoderSpec
 from quant.quantize.encoder import Quantized, with_tokens
 from quant.quantize.given import TABLE
@@ -161,8 +162,13 @@ def write_resolved(folder: Path, words: Sequence[str]) -> dict[str, Any]:
     """The tokenizer of a quantized model in `folder`, and what its description says of it."""
     found = resolved(words)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / PIPELINE).write_text(found.pipeline, encoding="utf-8")
+    (folder / found.FILE).write_bytes(found.content)
     return found.facts
+
+
+def tokenizer(folder: Path) -> TextTokenizer:
+    """That of a checkpoint's folder."""
+    return TextTokenizer(resolve(read(folder)))
 
 
 def write_tokenizer(directory: Path, rows: int = len(WORDS)) -> None:

@@ -10,7 +10,7 @@ import pytest
 from golden.encoder import run as golden
 from golden.store import load
 from quant.calibrate import ensure
-from quant.foreign.tokenizer import TextTokenizer
+from quant.quantized_model import QuantizedModel
 from rtl.compile.program import compile_attention
 from rtl.interface.config import Config
 from sim.bench import run_bench
@@ -66,7 +66,7 @@ def test_small_shapes_on_icarus(
 def test_both_layers_of_the_shipped_model_on_a_review(stall: float, tmp_path: Path) -> None:
     folder = ensure()
     model, _ = load(folder)
-    text = TextTokenizer(folder).encode(REVIEW, limit=64)
+    text = QuantizedModel.load(folder, None).reader.encode(REVIEW, limit=64)
     attend = np.ones(len(text.ids), bool)
     attend[5:9] = False
     trace: dict[str, np.ndarray] = {}

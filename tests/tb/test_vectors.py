@@ -6,7 +6,6 @@ import pytest
 
 from golden import store
 from golden.random import random_model
-from quant.foreign.tokenizer import TextTokenizer
 from quant.model.spec import EncoderSpec
 from quant.quantized_model import QuantizedModel
 from quant.texts.data_file import Review
@@ -25,6 +24,7 @@ from tests.golden.reference import (
     ref_rsqrt,
     ref_softmax,
 )
+from tests.quant import tiny
 from tests.quant.tiny import info_of
 
 CHECKPOINT = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
@@ -223,7 +223,7 @@ def test_a_text_is_tokenised_as_the_checkpoint_says(tmp_path: Path) -> None:
         vocabulary=6,
         positions=8,
     )
-    quantized = QuantizedModel(zoo.model("one"), {}, spec, 1.0, TextTokenizer(tmp_path), None)
+    quantized = QuantizedModel(zoo.model("one"), {}, spec, 1.0, tiny.tokenizer(tmp_path), None)
     _, (found,) = command.sequences_of([Review(accented.upper(), None)], quantized, 8)
     assert found.ids == (2, 5, 3)
 

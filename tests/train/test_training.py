@@ -15,7 +15,7 @@ from transformers import BertConfig, BertForMaskedLM
 
 from docs.figures import load as measurements
 from quant.foreign import checkpoint
-from quant.images import corpora
+from quant.images.data import digits
 from quant.model import float_model
 from quant.texts.corpora import CORPORA
 from tests.ending import exit_code
@@ -142,18 +142,18 @@ def test_pre_training_is_where_fine_tuning_begins(family, trained, reviews):
 
 def test_images(trained, monkeypatch):
     """The pixels that are trained on are those of the image processor in the folder."""
-    few = {"train": (0, 12), "validation": (12, 18), "test": (12, 18)}
-    monkeypatch.setattr(corpora, "_SPLITS", few)
+    few = {"train": 120, "validation": 60, "test": 60}
+    monkeypatch.setattr(data, "digits", lambda split: digits(split)[: few[split]])
     sizes = "--hidden 16 --layers 1 --heads 2 --ffn 16 --patch 4 --epochs 6 --learning-rate 0.01"
     told = ["--data", "digits", *shlex.split(sizes)]
     report, out = trained("digits", *told, "--batch", "12")
     loaded = checkpoint.load(out)
     right = 0
-    for image, label in zip(*corpora.digits("test")):
-        rows = loaded.front.rows(loaded.front.pixels(image))
+    for one in digits("test")[:60]:
+        rows = loaded.front.rows(loaded.front.pixels(one.image))
         arrays = loaded.arrays | {"embedding.token": rows}
         logits = float_model.run(loaded.spec, arrays, np.arange(len(rows), dtype=np.int32))
-        right += int(logits.argmax()) == label
+        right += int(logits.argmax()) == one.label
     assert 100 * right / 60 == pytest.approx(report["metrics"]["test"]["accuracy"])
     shares = np.array(report["metrics"]["test"]["confusion"])
     np.testing.assert_allclose(shares.sum(1), 100, atol=0.1)
@@ -208,7 +208,7 @@ def test_an_interrupted_run_ends_with_the_bytes_of_a_whole_one(
 
 
 REFUSALS = [
-    (["--data", "absent"], "no data set or file named 'absent': give one of imdb, rotten"),
+    (["--data", "absent"], "absent: not a file of .csv, .tsv"),
     (["--vocab", "absent.txt"], "argument --vocab: absent.txt does not exist"),
     (["--vocab", "README.md"], "README.md is no BERT vocabulary: it lacks"),
     (["--model", "absent"], "--model absent is no folder: give one that holds a checkpoint"),
@@ -297,7 +297,7 @@ def test_a_documented_recipe_is_one_command(command):
 
 def test_moved_images_stay_digits():
     torch.manual_seed(0)
-    images = corpora.digits("test")[0][:, None]
+    images = np.stack([one.image for one in digits("test")])[:, None]
     every = torch.from_numpy(images.astype(np.float32) / 255 * 2 - 1)
     moved = training.moved(every)
     assert -1.001 <= float(moved.min()) <= float(moved.max()) <= 1.001
