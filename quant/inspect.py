@@ -1,67 +1,35 @@
 """`python -m quant.inspect CHECKPOINT`: what a checkpoint is, and whether it is read right.
 
-Nothing is calibrated and nothing written. The channels that reach far are those of the float model
-on a few texts.
+Nothing is calibrated and nothing written.
 """
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from cli import files
 from cli.command import run_command
 from cli.journey import then
-from cli.options import MODEL, Parser, add_json, whole
+from cli.options import MODEL, Parser, add_json
 
 import numpy as np
 
 from quant import reader
-from quant.calibrate import SPLIT, add_task, default_data, encode, observe_all
+from quant.calibrate import add_task
 from quant.foreign import hub, proof
 from quant.foreign.checkpoint import Checkpoint, load, say
 from quant.foreign.tokenizer import TextTokenizer
-from quant.images import data as images
-from quant.measure.compare import OUTLIER, TensorError
 from quant.measure.metrics import shown
 from quant.model.position_bias import BIAS
-from quant.model.spec import EMBEDDING, TEXTS
+from quant.model.spec import EMBEDDING
 from quant.model.window import said
-from quant.quantize import given
-from quant.quantize.observers import Observer
-from quant.texts.data_file import add_columns, layout_of
-
-SAMPLES, TOKENS, SHOWN = 16, 128, 8
-OPERANDS = (
-    *(".norm", ".context", ".ffn.up", ".ffn.gate.linear", ".ffn.gate", ".ffn.hidden"),
-    *(".q", ".k", ".v", "pooled"),
-)
-"""Tensors whose channels share one int8 scale, by the last part of their name."""
 
 EXAMPLES = """\
 examples:
   python -m quant.inspect
-  python -m quant.inspect hub:owner/name --texts 0
-  python -m quant.inspect my-model --data reviews.csv --json build/inspection.json
+  python -m quant.inspect hub:owner/name --json build/inspection.json
 """
-
-
-def reaches(observers: Mapping[str, Observer]) -> list[dict[str, Any]]:
-    """The tensors of OPERANDS with channels that reach OUTLIER times as far as the median one.
-
-    {"tensor", "channels"} of each, the channels with how many times as far; the furthest first.
-    """
-    found = []
-    for name, observer in observers.items():
-        # up beside a gate has 16 bits
-        gated = name.endswith(".up") and f"{name.removesuffix('up')}gate" in observers
-        if gated or not name.endswith(OPERANDS):
-            continue
-        low, high = observer.channel_extremes
-        if far := TensorError(peaks=np.maximum(-low, high).astype(np.float64)).outliers():
-            found.append({"tensor": name, "channels": far})
-    return sorted(found, key=lambda one: -one["channels"][0][1])
 
 
 def parser() -> Parser:
@@ -73,21 +41,8 @@ def parser() -> Parser:
         metavar="CHECKPOINT",
         help=f"folder in Hugging Face layout, or hub:owner/name (default: {MODEL})",
     )
-    result.add_argument(
-        "--data",
-        metavar="NAME|FILE",
-        help="texts that the float model runs on, as quant.calibrate takes them",
-    )
-    result.add_argument(
-        "--texts",
-        type=whole(0),
-        default=SAMPLES,
-        metavar="N",
-        help=f"how many of them; 0: look for no channels that reach far (default: {SAMPLES})",
-    )
     add_task(result)
     add_json(result)
-    add_columns(result)
     return result
 
 
@@ -98,26 +53,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def inspect_command(options: argparse.Namespace) -> int:
     checkpoint = proof.proved(load(hub.local(Path(options.model)), options.task))
     say(checkpoint)
-    spec, reached = checkpoint.spec, None
     print(description(checkpoint))
-    if options.texts:
-        data, layout = options.data or default_data(spec), layout_of(options)
-        texts = images.load(spec.inputs, data, SPLIT, names=(), layout=layout, task=spec.task)
-        most = TOKENS if spec.inputs == TEXTS else spec.max_tokens
-        encoded = encode(texts[: options.texts], checkpoint, most)
-        reached = reaches(observe_all(*given.placed(checkpoint, encoded))[0])
-        print(f"\n{reach_table(reached, f'{len(encoded)} {spec.inputs}')}\n")
     print(proof.said(checkpoint))
     if options.json:
         values = {
             "model": options.model,
             "sha256": checkpoint.sha256,
             "difference": checkpoint.difference,
-            "spec": spec.to_json(),
+            "spec": checkpoint.spec.to_json(),
             **reader.facts(checkpoint),
             "notes": list(checkpoint.notes),
             "parameters": sum(parts(checkpoint).values()),
-            "reaches": reached,
         }
         files.write_json(options.json, values)
     then("quant.calibrate", "--model", options.model)
@@ -159,21 +105,6 @@ def description(checkpoint: Checkpoint) -> str:
     values |= {"reads": reads, "tokens": spec.max_tokens}
     values |= {"parameters": {"in all": sum(counted.values()), **counted}}
     return f"{checkpoint.directory}: maps to the encoder\n{shown(values)}"
-
-
-def reach_table(reached: Sequence[dict[str, Any]], texts: str) -> str:
-    """What `reaches` gives as lines, the first SHOWN; texts: what was looked at."""
-    if not reached:
-        return f"no channel reaches {OUTLIER} times as far as the median one on {texts}"
-    lines = {
-        one["tensor"]: ", ".join(f"{c} ({times:.0f}x)" for c, times in one["channels"][:4])
-        for one in reached[:SHOWN]
-    }
-    return (
-        f"channels that reach {OUTLIER} times as far as the median one, {texts}, the first of "
-        f"{len(reached)} tensors:\n{shown(lines)}\n"
-        "quant.calibrate tries what helps (docs/numerics.md, section 10)"
-    )
 
 
 if __name__ == "__main__":
