@@ -13,16 +13,12 @@ from cli.command import run_command
 from cli.journey import then
 from cli.options import MODEL, Parser, add_json
 
-import numpy as np
-
 from quant import reader
 from quant.calibrate import add_task
 from quant.foreign import hub, proof
 from quant.foreign.checkpoint import Checkpoint, load, say
 from quant.foreign.tokenizer import TextTokenizer
 from quant.measure.metrics import shown
-from quant.model.position_bias import BIAS
-from quant.model.spec import EMBEDDING
 from quant.model.window import said
 
 EXAMPLES = """\
@@ -34,13 +30,8 @@ examples:
 
 def parser() -> Parser:
     result = Parser("quant.inspect", "Structure of a checkpoint, and whether it runs.", EXAMPLES)
-    result.add_argument(
-        "model",
-        nargs="?",
-        default=str(MODEL),
-        metavar="CHECKPOINT",
-        help=f"folder in Hugging Face layout, or hub:owner/name (default: {MODEL})",
-    )
+    what = f"folder in Hugging Face layout, or hub:owner/name (default: {MODEL})"
+    result.add_argument("model", nargs="?", default=str(MODEL), metavar="CHECKPOINT", help=what)
     add_task(result)
     add_json(result)
     return result
@@ -63,39 +54,15 @@ def inspect_command(options: argparse.Namespace) -> int:
             "spec": checkpoint.spec.to_json(),
             **reader.facts(checkpoint),
             "notes": list(checkpoint.notes),
-            "parameters": sum(parts(checkpoint).values()),
         }
         files.write_json(options.json, values)
     then("quant.calibrate", "--model", options.model)
     return 0
 
 
-def parts(checkpoint: Checkpoint) -> dict[str, int]:
-    """The parameters by part: embedding, layer, head; what layers share counts once.
-
-    Tables of rotary positions are none, nor are zeros in the place of other positions or of the
-    beta of an RMSNorm, of rows that come in files, or the identity of an embedding.
-    """
-    spec, found = checkpoint.spec, dict[str, int]()
-    for name, array in {id(x): (name, x) for name, x in checkpoint.arrays.items()}.values():
-        part, size = name.split(".")[0], array.size
-        absent = name == "embedding.position" or (spec.rms_norm and name.endswith(".beta"))
-        absent |= spec.rows and name == "embedding.token"
-        if part == "rotary" or (absent and not array.any()):
-            continue
-        if name == BIAS:  # differences of one bucket share a column
-            size = np.unique(array, axis=1).size
-        if part == "embedding" and "projection" not in name:  # what is beyond its size is zero
-            size = size // spec.hidden * (spec.embedding_size or spec.hidden)
-        found[part] = found.get(part, 0) + size
-    if spec.task == EMBEDDING and not spec.width:
-        del found["head"]
-    return found
-
-
 def description(checkpoint: Checkpoint) -> str:
-    """The structure: the options that are not absent, and the number of parameters by part."""
-    spec, counted, resolved = checkpoint.spec, parts(checkpoint), checkpoint.resolved
+    """The structure: the options that are not absent."""
+    spec, resolved = checkpoint.spec, checkpoint.resolved
     reads = str(checkpoint.front or f"files of rows, .npy with float32 [L, {spec.hidden}]")
     if resolved is not None:
         rows = TextTokenizer(resolved).rows
@@ -103,7 +70,6 @@ def description(checkpoint: Checkpoint) -> str:
     values = {name: value for name, value in spec.to_json().items() if value}
     values |= {"windows": said(spec.windows)} if spec.windows else {}
     values |= {"reads": reads, "tokens": spec.max_tokens}
-    values |= {"parameters": {"in all": sum(counted.values()), **counted}}
     return f"{checkpoint.directory}: maps to the encoder\n{shown(values)}"
 
 
