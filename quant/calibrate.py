@@ -121,21 +121,17 @@ def encode(texts: Sequence[Review], checkpoint: Checkpoint, max_tokens: int) -> 
     return found
 
 
-Advance: TypeAlias = Callable[[int], object]
-"""Hears how many tokens were done."""
-
-
 def observe_all(
     checkpoint: Checkpoint,
     texts: Sequence[Tokens],
     *,
     observers: dict[str, Observer] | None = None,
-    advance: Advance = lambda _: None,
+    advance: Callable[[int], object] = lambda _: None,
 ) -> tuple[dict[str, Observer], Floats]:
     """An observer for every tensor of the float model on these texts, and its logits [n, C].
 
     Of a model without pooling n counts the tokens of all texts, here and below. ``observers`` go on
-    from what they saw before.
+    from what they saw before; ``advance`` hears how many tokens were done.
 
     The model runs in float64. In float32 the last bit depends on the processor and the number of
     threads, which would reach some of the rounded multipliers; here every machine gets the same.
@@ -163,23 +159,11 @@ def tokens_of(texts: Sequence[Tokens]) -> int:
     return sum(len(text.ids) for text in texts)
 
 
-def golden_logits(
-    model: Model, texts: Sequence[Tokens], advance: Advance = lambda _: None
-) -> NDArray[np.int64]:
-    """Logits [n, C] of the integer model, by the compiled engine that equals golden bit for bit."""
-    engine, logits = fast.Engine(model), []
-    for i in range(0, len(texts), CHUNK):
-        some = texts[i : i + CHUNK]
-        logits.append(engine.run_batch([t.ids for t in some], [t.types for t in some]))
-        advance(tokens_of(some))
-    return np.concatenate(logits).astype(np.int64)
-
-
 def check(
     checkpoint: Checkpoint,
     quantized: Quantized,
     texts: Sequence[Tokens],
-    advance: Advance = lambda _: None,
+    advance: Callable[[int], object] = lambda _: None,
 ) -> dict[str, TensorError]:
     """The error of every tensor of the integer model on these texts.
 
@@ -196,7 +180,14 @@ def check(
         run_floats(spec, checkpoint.arrays, some, floats)
         integers = engine.trace_batch([t.ids for t in some], [t.types for t in some])
         for text, codes in zip(some[:plain], integers):
-            _compare_with_golden(model, text, codes)
+            expected: dict[str, Any] = {}
+            encoder.run(model, text.ids, text.types, trace=expected)
+            for name in expected:
+                if not np.array_equal(expected[name], codes[name]):  # as tests hold it to be
+                    raise CalibrationError(
+                        f"{name}: golden.fast gives other integers than golden on this machine: "
+                        "run python -m pytest tests/golden and report what it prints"
+                    )
         plain = max(0, plain - len(some))
         exact = float_model.by_text(spec, floats, [len(text.ids) for text in some])
         for values, codes in zip(exact, integers, strict=True):
@@ -207,18 +198,6 @@ def check(
     for i, change in enumerate(changes / tokens_of(texts)):
         require_softmax(f"layer.{i}.scores", change)
     return errors
-
-
-def _compare_with_golden(model: Model, text: Tokens, trace: dict[str, Any]) -> None:
-    """Raises CalibrationError where the fast engine is not golden, which tests hold it to be."""
-    expected: dict[str, Any] = {}
-    encoder.run(model, text.ids, text.types, trace=expected)
-    for name, codes in expected.items():
-        if not np.array_equal(codes, trace[name]):
-            raise CalibrationError(
-                f"{name}: golden.fast gives other integers than golden on this machine: run "
-                "python -m pytest tests/golden and report what it prints"
-            )
 
 
 @dataclass(frozen=True)
@@ -280,29 +259,32 @@ def quantize(observed: Observed, options: Options) -> Made:
         return rounding.watch(model, texts, advance)
 
     quantized = quantizing.quantize(spec, arrays, observers, options, watch, splits)
-    logits = golden_logits(quantized.model, texts, advance)
+    engine, found = fast.Engine(quantized.model), []
+    for i in range(0, len(texts), CHUNK):
+        some = texts[i : i + CHUNK]
+        found.append(engine.run_batch([t.ids for t in some], [t.types for t in some]))
+        advance(tokens_of(some))
+    logits = np.concatenate(found).astype(np.int64)
     logits = spec.kept(logits, [len(text.ids) for text in texts])
-    if options.bias_correction:
-        quantized = correct_logits(quantized, logits, observed.exact)
-        logits = logits + np.array(quantized.info["logit_correction"])
-    return quantized, logits
+    quantized = correct_logits(quantized, logits, observed.exact)
+    return quantized, logits + np.array(quantized.info["logit_correction"])
 
 
 def _rewritten(
     observed: Observed, names: frozenset[str]
 ) -> tuple[Arrays | Rewritten, dict[str, Observer]]:
-    """A rewritten encoder and what was seen of it.
+    """A rewritten encoder and what was seen of it, moved and scaled by the channel as its tensors.
 
-    Its tensors are those of the checkpoint, moved and scaled by the channel, and so are the
-    extremes and means. Scores of centred keys need another look where the checkpoint's own do not
-    fit 16 bits.
+    Scores of centred keys need another look where the checkpoint's own do not fit 16 bits.
     """
     checkpoint, observers = observed.checkpoint, observed.observers
     if not names:
         return checkpoint.arrays, observers
     found = rewrite(checkpoint.spec, checkpoint.arrays, observers, names)
     if all(observers[name].amplitude <= SCORE_LIMIT for name in found.row_constants):
-        return found, found.observers(observers)
+        seen = {name: frame for name, frame in found.frames.items() if name in observers}
+        moved = {name: observers[name].reframed(x.factors, x.centres) for name, x in seen.items()}
+        return found, observers | moved
     twin = replace(checkpoint, arrays=dict(found.arrays))
     return found, observe_all(twin, observed.texts, advance=observed.bar.update)[0]
 
@@ -390,8 +372,7 @@ def calibrate(
 def _chosen(
     checkpoint: Checkpoint, texts: Sequence[Tokens], options: Options, bar: Bar
 ) -> tuple[Options, dict[str, float], Quantized, float]:
-    """The options and the errors of the choice as `choose` gives them, the integer model, and how
-    alike it is to the float model; what was observed, as large as the weights, is forgotten."""
+    """As `choose` gives them; the model, and how alike to float. What was observed is forgotten."""
     first, observed = observe(checkpoint, texts, bar)
     spec, trials, made = checkpoint.spec, dict[str, float](), None
     if options.remedies is None:
@@ -472,13 +453,8 @@ def calibrate_into(
             f"off; give {FEW} or more, {SAMPLES} are read by default"
         )
     source = {"data": data, "max_tokens": options.tokens}
-    if data in images.NAMED:
-        source["split"] = SPLIT
-    choices = Options(
-        bias_correction=not options.no_bias_correction,
-        remedies=options.remedies,
-        precise=options.precise,
-    )
+    source |= {"split": SPLIT} if data in images.NAMED else {}
+    choices = Options(remedies=options.remedies, precise=options.precise)
     quantized, errors = calibrate(checkpoint, texts, choices, source)
     quantized.info["checkpoint"]["difference"] = difference()
     save(quantized, checkpoint, out)
@@ -501,8 +477,6 @@ def parser() -> Parser:
     what = f"number of texts (default: {SAMPLES})"
     result.add_argument("--samples", type=positive, default=SAMPLES, metavar="N", help=what)
     add_tokens(result, MAX_TOKENS)
-    what = "leave the mean error of the rounded weights in"
-    result.add_argument("--no-bias-correction", action="store_true", help=what)
     what = "operands of 16 bits, read in two passes: outputs of LayerNorm and of the activation"
     result.add_argument("--precise", action="store_true", help=what)
     what = (
@@ -533,11 +507,9 @@ def remedies(text: str) -> tuple[str, ...] | None:
     if text in words:
         return words[text]
     names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in REMEDIES:
-            raise argparse.ArgumentTypeError(
-                f"{name!r} is no remedy: allowed {', '.join([*words, *REMEDIES])}"
-            )
+    if unknown := [name for name in names if name not in REMEDIES]:
+        allowed = ", ".join([*words, *REMEDIES])
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is no remedy: allowed {allowed}")
     return tuple(name for name in REMEDIES if name in names)
 
 
@@ -570,24 +542,22 @@ def calibrate_command(options: argparse.Namespace) -> int:
 
 def summary(quantized: Quantized, errors: dict[str, TensorError]) -> str:
     """The error of each tensor and the tightest of the overflow bounds."""
-    proof = quantized.info["proof"]
+    info, proof, verdict = quantized.info, quantized.info["proof"], quantized.info["verdict"]
+    spec = EncoderSpec.from_json(info["spec"])
+    lines = [table(errors), f"remedies: {remedying.named(info['calibration']['remedies'])}"]
+    if trials := info["trials"]:
+        tried = ", ".join(f"{names} {error:.3g}" for names, error in trials.items())
+        lines.append(f"tried, by the mean {task_of(spec).error}: {tried}")
+    lines += [f"{name} has no effect: {why}" for name, why in idle(spec).items()]
     name = max(proof, key=lambda name: proof[name]["bound"] / proof[name]["limit"])
     bound, limit = proof[name]["bound"], proof[name]["limit"]
-    info = quantized.info
-    spec = EncoderSpec.from_json(info["spec"])
-    taken, trials = tuple(info["calibration"]["remedies"]), info["trials"]
-    lines = [table(errors), f"remedies: {remedying.named(taken)}"]
-    if trials:
-        measure = task_of(spec).error
-        tried = ", ".join(f"{names} {error:.3g}" for names, error in trials.items())
-        lines.append(f"tried, by the mean {measure}: {tried}")
-    lines += [f"{name} has no effect: {why}" for name, why in idle(spec).items()]
-    lines.append(
-        f"no overflow: {len(proof):,} bounds proven, the tightest is {name}: {bound:,} < {limit:,}"
+    return "\n".join(
+        [
+            *lines,
+            f"no overflow: {len(proof):,} bounds proven, tightest {name}: {bound:,} < {limit:,}",
+            f"verdict: {'good' if verdict['good'] else 'poor'}: {verdict['summary']}",
+        ]
     )
-    verdict = info["verdict"]
-    lines.append(f"verdict: {'good' if verdict['good'] else 'poor'}: {verdict['summary']}")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -28,35 +28,12 @@ TEMPLATE = Path(__file__).with_name("report.html")
 SHOWN_TENSORS = 12  # before the fold
 SHOWN_TEXTS = 20
 SHOWN_CHARACTERS = 400
-ENOUGH = 30  # labels that tell a model from a guess
 
 EXAMPLES = """\
 examples:
   python -m quant.report
   python -m quant.report --samples 5000 --out build/report.html
 """
-
-
-def guess(result: Evaluation) -> str:
-    """A sentence if the float model is no better than always naming the most frequent class.
-
-    A better model is right more often, by two standard deviations of that guess's share of right
-    texts. Fewer than ENOUGH labels, or labels of one class alone, say nothing.
-    """
-    labels, names = result.labels[result.labelled], result.spec.labels
-    counts = np.bincount(labels, minlength=len(names))
-    if len(labels) < ENOUGH or counts.max() == len(labels):
-        return ""
-    share = counts.max() / len(labels)
-    accuracy = task_of(result.spec).accuracy(result.float_logits, result.labels) or 0.0
-    if accuracy > share + 2 * np.sqrt(share * (1 - share) / len(labels)):
-        return ""
-    return (
-        f"The float model itself is right on {accuracy:.2%} of {len(labels):,} labelled "
-        f"{result.spec.inputs}, no better than always answering {names[int(counts.argmax())]}, "
-        f"which is right on {share:.2%}. Its integers cannot be better: train it, or "
-        "check that the labels are those of the model."
-    )
 
 
 def wrong_texts(result: Evaluation, reviews: Sequence[Review]) -> list[dict[str, Any]]:
@@ -94,7 +71,6 @@ def page(info: dict[str, Any], result: Evaluation, reviews: Sequence[Review]) ->
         values=values,
         inputs=inputs,
         verdict=judge(result.errors, values["agreement"], values["texts"], inputs=inputs),
-        guess=guess(result),
         bounds=f"{SQNR_DB:.0f} dB for a tensor and {AGREEMENT:.0%} of the {inputs}",
         advice=ADVICE,
         first=SHOWN_TENSORS,

@@ -3,7 +3,7 @@
 INT8 is the same checkpoint by torch.onnx and onnxruntime.quantization.quantize_dynamic, by its
 defaults and with weights per channel. Accuracy: each runs the same texts, one at a time, and is
 compared with float: of a classifier the classes, of an encoder the vectors' cosines and nearest
-neighbours. Speed: they take turns on texts of --tokens tokens, on one thread; a time is the fastest
+neighbours. Speed: they take turns on --tokens random tokens, on one thread; a time is the fastest
 turn.
 """
 

@@ -4,8 +4,8 @@ import argparse
 import json
 import shutil
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from cli.command import run_command
@@ -40,14 +40,6 @@ def add_common(parser: Parser, recipe: argparse._ArgumentGroup, name: str) -> No
     place.add_argument("--out", type=Path, metavar="DIR", help=f"(build/trained/ and {name})")
     place.add_argument("--resume", action="store_true", help="go on with the run in --out")
     place.add_argument("--force", action="store_true", help="replace what --out holds")
-
-
-def share(text: str) -> float:
-    """An argument from 0 to below 1."""
-    value = float(text)
-    if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not from 0 to below 1")
-    return value
 
 
 def decisive(options: argparse.Namespace) -> dict[str, Any]:
@@ -91,7 +83,6 @@ def run_training(parser: Parser, work: str, argv: Sequence[str] | None) -> int:
 
         logging.disable_progress_bar()  # those of loading and saving
         logging.set_verbosity_error()
-        module, _, function = work.rpartition(".")
-        getattr(import_module(module), function)(options)
+        resolve_name(work)(options)
 
     return run_command(body)

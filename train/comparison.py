@@ -29,7 +29,6 @@ from quant.foreign.checkpoint import load
 from quant.foreign.hub import local
 from quant.model.spec import CLASSIFICATION, EMBEDDING, TEXTS
 from quant.texts.corpora import imdb, rotten_tomatoes
-from train.examples import table
 from train.families import load_model, minilm
 
 Array = NDArray[Any]
@@ -38,7 +37,6 @@ Side = Callable[[Array], Array]
 """Outputs [texts, C] of ids [texts, tokens]."""
 
 BASE = Shape(12, 768, 12, 64, 3072, 2, 30522, 512, 2)
-_LOOKED_AT = 20  # reviews for one of --tokens tokens
 BASE_TOKENS = 221  # the length at which the BERT-base figure of the literature was taken
 
 
@@ -130,13 +128,17 @@ def speed(name: str, these: dict[str, Side], ids: Array, repeats: int) -> Row:
     return row | {f"speed_of_{side.lower()}": value for side, value in faster.items()}
 
 
+def _line(row: Row) -> str:
+    cells = (f"{x:.4g}" if isinstance(x, float) else str(x) for x in row.values())
+    return ", ".join(map(" ".join, zip(row, cells)))
+
+
 def run(options: argparse.Namespace) -> None:
     """The command."""
     torch.set_num_threads(1)
     logging.disable(logging.WARNING)  # of the quantizer
     print(f"torch {torch.__version__}, onnxruntime {onnxruntime.__version__}")
-    accuracies: list[Row] = []
-    speeds: list[Row] = []
+    accuracies, speeds = list[Row](), list[Row]()
     for folder in [MODEL, minilm()] if options.model is None else [local(options.model)]:
         spec = load(folder).spec
         spec.require((CLASSIFICATION, EMBEDDING), folder)
@@ -144,36 +146,32 @@ def run(options: argparse.Namespace) -> None:
             raise UserError(f"--model {folder}: give an encoder of texts that is no decoder")
         classes = spec.task == CLASSIFICATION
         reviews = imdb("test") if classes else rotten_tomatoes("test")
-        reviews = reviews[: max(options.texts, _LOOKED_AT * options.batch)]
+        reviews = reviews[: options.texts]
         encoded = AutoTokenizer.from_pretrained(folder, local_files_only=True)(
             [review.text for review in reviews], truncation=True, max_length=spec.max_tokens
         )
         ids = [np.array(text, np.int64) for text in encoded["input_ids"]]
-        long = [text[: options.tokens] for text in ids if len(text) >= max(3, options.tokens)]
-        if classes and len(long) < options.batch:
-            raise UserError(
-                f"--batch {options.batch} with --tokens {options.tokens}: {len(long):,} of "
-                f"{len(ids):,} test reviews have so many tokens"
-            )
         if classes:
             reference = load_model(folder, CLASSIFICATION, spec.labels)
         else:
             reference = AutoModel.from_pretrained(folder, dtype="float32", local_files_only=True)
         model, _ = store.load(ensure(folder, tasks=(CLASSIFICATION, EMBEDDING)))
         these = sides(reference, None if classes else spec.pooling, model)
-        labels = [review.label or 0 for review in reviews[: options.texts]] if classes else None
+        labels = [review.label or 0 for review in reviews] if classes else None
         name = folder.name if folder != minilm() else "all-MiniLM-L6-v2"
-        rows = accuracy(name, these, ids[: options.texts], labels)
-        print(table(rows))
+        rows = accuracy(name, these, ids, labels)
+        print(*map(_line, rows), sep="\n")
         accuracies += rows
-        batches = [np.array(long[:count]) for count in (options.batch, 1)] if classes else []
-        speeds += [speed(name, these, some, options.repeats) for some in batches]
+        for count in (options.batch, 1) if classes else ():
+            size = count, min(options.tokens, spec.max_tokens)
+            some = np.random.default_rng(0).integers(0, spec.vocabulary, size)
+            speeds.append(speed(name, these, some, options.repeats))
     if options.model is None:
         config = BertConfig(num_hidden_layers=BASE.layers, hidden_size=BASE.hidden)
         model = random_model(BASE, 0)
         these = sides(BertForSequenceClassification(config), None, model)
         some = np.random.default_rng(0).integers(0, BASE.vocabulary, (1, BASE_TOKENS))
         speeds.append(speed("bert-base shape", these, some, options.repeats // 3 + 1))
-    print(table(speeds) if speeds else "speed: of a classifier alone")
+    print(*map(_line, speeds) if speeds else ["speed: of a classifier alone"], sep="\n")
     if options.json:
         write_json(options.json, {"accuracy": accuracies, "speed": speeds})

@@ -6,7 +6,7 @@ word.
 
 import argparse
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from cli.errors import UserError
 
@@ -21,17 +21,13 @@ IMAGES, DIGITS = "images", "digits"
 TASKS = (CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION)  # of the texts in a file
 
 
-Example: TypeAlias = tuple[Any, Any]
-"""A text, its words or an image, and the target: an index, numbers, or a tag for each word."""
-
-
 @dataclass(frozen=True)
 class Data:
-    """The examples of each split, and the names of the model's outputs."""
+    """The examples (text, words or image; target) of each split, and the names of the outputs."""
 
     task: str
     names: tuple[str, ...]
-    splits: dict[str, list[Example]]
+    splits: dict[str, list[tuple[Any, Any]]]
 
 
 def read(options: argparse.Namespace) -> Data:
@@ -50,7 +46,7 @@ def read(options: argparse.Namespace) -> Data:
         raise UserError(f"--task {task} needs --names A,B,... of the outputs, each another one")
     if len(names) < 2 and task in (CLASSIFICATION, TOKEN_CLASSIFICATION):
         raise UserError(f"{source} has one label only ({names[0]}): give two or more")
-    splits: dict[str, list[Example]] = {
+    splits: dict[str, list[tuple[Any, Any]]] = {
         split: [
             _example(review, task, path)
             for review in load(TEXTS, path, split, names=names, layout=layout, task=task)
@@ -72,7 +68,7 @@ def read(options: argparse.Namespace) -> Data:
     return Data(task, names, splits)
 
 
-def _example(review: Review, task: str, path: str) -> Example:
+def _example(review: Review, task: str, path: str) -> tuple[Any, Any]:
     if review.pair is not None:
         raise UserError(
             f"{path}: a text is a pair, training takes single texts: rename the column of the "

@@ -1,6 +1,6 @@
 """Datasets of torch: token ids with their labels; a teacher; and how right a model is."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -15,13 +15,10 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
 from quant.model.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
-from train.data import Example
 from train.encoders import IGNORED
 
 Array = NDArray[Any]
 Item = dict[str, Any]
-
-_PENALTY = 0.2  # the inverse of the L2 penalty
 
 
 def window(count: int, length: int, rng: np.random.Generator | None = None) -> Array:
@@ -40,7 +37,7 @@ def window(count: int, length: int, rng: np.random.Generator | None = None) -> A
 class Texts(Dataset):
     """Texts, their beginnings of at most ``length`` tokens."""
 
-    def __init__(self, found: Sequence[Example], task: str, tokenizer: Any, length: int) -> None:
+    def __init__(self, found: Sequence[Any], task: str, tokenizer: Any, length: int) -> None:
         self.length, self.mask = length, tokenizer.mask_token_id
         self.words = task == TOKEN_CLASSIFICATION
         texts = [list(content) if self.words else content for content, _ in found]
@@ -144,15 +141,6 @@ def figures(task: str, logits: Array, labels: Array) -> dict[str, Any]:
     return measured
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows of the same keys in columns; fractions with four significant digits."""
-    cells = [list(rows[0])] + [
-        [f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()] for row in rows
-    ]
-    widths = [max(map(len, column)) for column in zip(*cells)]
-    return "\n".join("  ".join(map(str.rjust, line, widths)) for line in cells)
-
-
 class NbSvm:
     """NB-SVM, a linear teacher to distil from (Wang and Manning, "Baselines and Bigrams", 2012).
 
@@ -176,7 +164,7 @@ class NbSvm:
             p, q = (1 + np.asarray(present[rows].sum(0)).ravel() for rows in (inside, ~inside))
             ratio = np.log((p / p.sum()) / (q / q.sum()))
             machine = LogisticRegression(
-                C=_PENALTY, solver="liblinear", dual=True, max_iter=1000, random_state=0
+                C=0.2, solver="liblinear", dual=True, max_iter=1000, random_state=0
             )
             machine.fit(present.multiply(ratio).tocsr(), inside)
             columns.append(machine.coef_[0] * ratio)

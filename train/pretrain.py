@@ -21,9 +21,6 @@ examples:
 """
 
 
-FUSED = "bert2rtl-fused"
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     return run_training(parser(), "train.training.pretrain", argv)
 
@@ -35,7 +32,8 @@ def parser() -> Parser:
     data.add_argument("--data", nargs="+", default=[*CORPORA], metavar="NAME|FILE", help=sets)
     data.add_argument("--held-out", type=positive, default=256, metavar="N", help="blocks (256)")
     model = result.add_argument_group("model")
-    model.add_argument("--family", choices=(FUSED, "bert"), default=FUSED, help="(%(default)s)")
+    kinds, what = ("bert2rtl-fused", "bert"), "(%(default)s)"
+    model.add_argument("--family", choices=kinds, default=kinds[0], help=what)
     add_sizes(model, layers=4, hidden=256, heads=4, ffn=1024, positions=128)
     model.add_argument("--vocab", type=Path, metavar="FILE", help="vocab.txt (that of BERT)")
     recipe = result.add_argument_group("recipe")

@@ -23,8 +23,8 @@ from train.examples import figures
 _EVALUATIONS = 24  # at most, in a run
 _TEMPERATURE = 2.0  # of the distillation
 _TEACHER = 0.9  # a
-_WIDTH, _HEIGHT, _EDGE = 400, 220, 60
-_COLOURS = ("#1f77b4", "#d62728")
+_PANELS = {60: {"train_loss": "#1f77b4", "loss": "#d62728"}, 520: {"accuracy": "#1f77b4"}}
+"""Of the curves: where each begins, and the colours of its lines."""
 
 
 class Training(Trainer):
@@ -183,32 +183,20 @@ def write(
 
 
 def _curves(history: Sequence[Mapping[str, Any]]) -> str:
-    """A panel of the losses, and one of the accuracy where there is one, over the steps."""
-    panels = [("train_loss", "loss"), ("accuracy",)][: 1 + ("accuracy" in history[0])]
-    width = _WIDTH + _EDGE
-    parts = [
-        f'<g transform="translate({width * i + _EDGE} 30)">{_panel(history, keys)}</g>'
-        for i, keys in enumerate(panels)
-    ]
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width * len(parts) + 20}" height="280" '
-        f'font-family="sans-serif" font-size="12">{"".join(parts)}</svg>\n'
-    )
-
-
-def _panel(history: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> str:
-    last, values = history[-1]["step"], [row[key] for key in keys for row in history]
-    low, high = min(values), max(values)
-    parts = [
-        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="none" stroke="#999"/>',
-        f'<text x="-6" y="{_HEIGHT}" text-anchor="end">{low:.4g}</text>',
-        f'<text x="-6" y="10" text-anchor="end">{high:.4g}</text>',
-        f'<text x="{_WIDTH}" y="{_HEIGHT + 16}" text-anchor="end">step {last}</text>',
-    ]
-    across, down = _WIDTH / last, _HEIGHT / ((high - low) or 1)
-    for i, key in enumerate(keys):
-        places = ((across * row["step"], down * (high - row[key])) for row in history)
-        line, said = " ".join(f"{x:.1f},{y:.1f}" for x, y in places), key.replace("_", " ")
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{_COLOURS[i]}"/>')
-        parts.append(f'<text x="{100 * i}" y="-8" fill="{_COLOURS[i]}">{said}</text>')
-    return "".join(parts)
+    """A panel of the losses, and one of the accuracy where there is one, over the steps, as SVG."""
+    parts, last = ['<svg xmlns="http://www.w3.org/2000/svg" width="960" height="280">'], history[-1]
+    for left, colours in _PANELS.items():
+        values = [row[key] for key in colours for row in history if key in row]
+        if values:
+            low, high = min(values), max(values)
+            parts.append(f'<g transform="translate({left} 30)" fill="none" stroke="#999">')
+            parts.append('<rect width="400" height="220"/><g fill="#000" stroke="none">')
+            parts.append(f'<text y="240">{low:.4g} to {high:.4g}, step {last["step"]}</text></g>')
+            across, down = 400 / last["step"], 220 / ((high - low) or 1)
+            for i, (key, colour) in enumerate(colours.items()):
+                places = ((across * row["step"], down * (high - row[key])) for row in history)
+                line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+                parts.append(f'<polyline points="{line}" stroke="{colour}"/>')
+                parts.append(f'<text x="{100 * i}" y="-8" stroke="{colour}">{key}</text>')
+            parts.append("</g>")
+    return "".join([*parts, "</svg>\n"])

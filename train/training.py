@@ -28,7 +28,6 @@ from train.families import (
     new_model,
     new_tokenizer,
     pca_embeddings,
-    positions_of,
 )
 from train.finetune import DEFAULTS
 from train.running import train, write
@@ -42,8 +41,6 @@ def finetune(options: argparse.Namespace) -> None:
     """The work of `train.finetune`: examples, a model, a run of the Trainer, and its figures."""
     if options.model is None and options.freeze:
         raise UserError("--freeze without --model would train a classifier on random features")
-    if options.model is not None and not options.model.is_dir():
-        raise UserError(f"--model {options.model} is no folder: give one that holds a checkpoint")
     data = read(options)
     _settle(options, data)
     check_place(options, Path(options.data).stem)
@@ -75,7 +72,10 @@ def _texts(options: argparse.Namespace, data: Data) -> None:
         model = load_model(options.model, data.task, data.names)
     if options.freeze:
         _freeze(model)
-    positions = tokenizer.model_max_length = positions_of(model.config)
+    # A RoBERTa's positions begin behind the row of the padding.
+    unused = model.config.pad_token_id + 1 if "roberta" in model.config.model_type else 0
+    positions = getattr(model.config, "max_position_embeddings", 8192) - unused
+    tokenizer.model_max_length = positions
     lengths = [min(length, positions) for length in options.length]
     splits = {
         split: Texts(found, data.task, tokenizer, lengths[-1])

@@ -1,1 +1,1 @@
-"""A quantized model for use without Python: C source, or an ONNX graph of integers."""
+"""A quantized model for use without Python: C source."""

@@ -13,6 +13,7 @@ from cli.command import run_command
 from cli.errors import UserError
 from cli.machine import BUILD
 from cli.options import Parser, add_model, add_quantized
+from cli.paths import check_written
 
 from golden import store
 from quant.calibrate import calibrated
@@ -53,10 +54,7 @@ def export_command(options: argparse.Namespace) -> int:
     if options.out is not None:
         check_directory(options.out)
     quantized, _ = calibrated(options)
-    return export_c(quantized, options.out or OUT / quantized.resolve().name)
-
-
-def export_c(quantized: Path, out: Path) -> int:
+    out = options.out or OUT / quantized.resolve().name
     check_directory(out)
     model, info = store.load(quantized)
     with files.replacing(out) as temporary:
@@ -77,13 +75,10 @@ def export_c(quantized: Path, out: Path) -> int:
 
 
 def check_directory(out: Path) -> None:
-    """Raises ValueError where writing to `out` would cost a file that no export wrote."""
-    if not out.is_dir():
-        if out.exists() or out.is_symlink():
-            raise UserError(f"{out} is a file: name a directory with -o, it is made if missing")
-        return
-    others = sorted({path.name for path in out.iterdir()} - {*c.INFERENCE, *c.GENERATED})
-    if others:
+    """Raises UserError where writing to `out` would cost a file that no export wrote."""
+    check_written(out, "DIR")
+    there = {path.name for path in out.iterdir()} if out.is_dir() else set()
+    if others := sorted(there - {*c.INFERENCE, *c.GENERATED}):
         raise UserError(
             f"{out} holds {others[0]}, which is not of an export: "
             "name a new directory with -o, or remove this one"

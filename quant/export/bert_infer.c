@@ -4,6 +4,7 @@
    relies on nothing else that C99 leaves open: negative numbers are shifted by floor_shift, and no
    arithmetic needs an int of more than 16 bits. */
 #include <stddef.h>
+#include <string.h>
 
 #include "bert_infer.h"
 
@@ -229,10 +230,9 @@ static void gated(const encoder_layer *layer, operand x, operand y)
 /* x += linear(x8), in the int16 of the residual stream */
 static void residual(const linear_layer *layer, int32_t shift, operand x8, int16_t *x)
 {
-    int32_t row, branch;
+    int32_t row;
     for (row = 0; row < layer->rows; row++) {
-        branch = requantize(accumulate(layer, row, x8), layer->m[row], layer->s[row], LIMIT16);
-        x[row] = (int16_t)saturate(round_shift(x[row], shift) + branch, LIMIT16);
+        x[row] = (int16_t)saturate(round_shift(x[row], shift) + linear16(layer, row, x8), LIMIT16);
     }
 }
 
@@ -414,15 +414,10 @@ static void infer(bert_workspace *w, int32_t tokens, int32_t *logits)
 #if BERT_GIVEN
 int bert_infer(bert_workspace *workspace, const int16_t *rows, int32_t *logits)
 {
-    int32_t t, c;
     if (!workspace || !rows || !logits) {
         return BERT_BAD_POINTER;
     }
-    for (t = 0; t < BERT_TOKENS; t++) {
-        for (c = 0; c < BERT_HIDDEN; c++) {
-            workspace->x[t][c] = *rows++;
-        }
-    }
+    memcpy(workspace->x, rows, sizeof workspace->x);
     infer(workspace, BERT_TOKENS, logits);
     return BERT_OK;
 }

@@ -14,10 +14,7 @@ import numpy as np
 from golden import reciprocal, rsqrt, softmax
 from golden.model import Linear, Model, Norm
 from golden.window import sides
-from quant.model.spec import (
-    TEXTS,
-    inputs_of,
-)
+from quant.model.spec import TEXTS, inputs_of
 from quant.quantize.decode import scale
 
 INFERENCE = ("bert_infer.h", "bert_infer.c", "bert_main.c")
@@ -53,19 +50,12 @@ def sources(model: Model, info: Mapping[str, Any]) -> dict[str, str]:
 def _shape(model: Model, given: bool) -> str:
     shape, every = model.shape, model.shape.pooling == "none"
     widths = [shape.hidden, *(layer.weight.shape[0] for layer in model.head[:-1])]
+    names = ("layers", "hidden", "heads", "head_size", "inner", "ffn", "labels", "positions")
     values: dict[str, int | str] = {
-        "LAYERS": shape.layers,
-        "HIDDEN": shape.hidden,
-        "HEADS": shape.heads,
+        **{name.upper(): getattr(shape, name) for name in (*names, "tokens")},
         "KV_HEADS": shape.kv_heads or shape.heads,
-        "HEAD_SIZE": shape.head_size,
-        "INNER": shape.inner,
-        "FFN": shape.ffn,
-        "LABELS": shape.labels,
         "VOCABULARY": f"UINT32_C({shape.vocabulary})",
-        "POSITIONS": shape.positions,
         "OFFSET": shape.position_offset,
-        "TOKENS": shape.tokens,
         "TYPES": max(shape.types, 1),
         "PRE_NORM": int(shape.norm == "pre"),
         "MEAN": int(shape.pooling == "mean"),
@@ -83,20 +73,19 @@ def _shape(model: Model, given: bool) -> str:
 def _comment(info: Mapping[str, Any]) -> str:
     """What the logits mean, where the description says it."""
     lines = [f"/* Sizes and structure of the model, written by bert2rtl {version()}."]
-    match info:
-        case {"spec": {"task": str(task), "labels": [*labels]}}:
-            # JSON may escape a slash, and so nothing in it ends the comment.
-            lines.append(f"   Task: {task}, labels: {json.dumps(labels)}".replace("/", "\\/"))
-    match info:
-        case {"spec": {"pooling": "last"}}:
-            lines.append("   Of the outputs of every token those of the text's last one count.")
-        case {"spec": {"given": True}, "tensors": {"embedding.sum": {"scale": float(step)}}}:
-            lines.append(f"   A row holds what the front end makes of the image / {step!r},")
-            lines.append("   rounded and limited to -32512..32512.")
-    match info:
-        case {"tensors": {"logits": {"scale": float()} as format}}:
-            steps = ", ".join(repr(float(step)) for step in np.atleast_1d(scale(format)))
-            lines.append(f"   A logit of the float model is about {steps} times the integer.")
+    spec, tensors = info.get("spec") or {}, info.get("tensors") or {}
+    if "task" in spec:  # JSON may escape a slash, and so nothing in it ends the comment
+        labels = json.dumps(spec["labels"])
+        lines.append(f"   Task: {spec['task']}, labels: {labels}".replace("/", "\\/"))
+    if spec.get("pooling") == "last":
+        lines.append("   Of the outputs of every token those of the text's last one count.")
+    if spec.get("given"):
+        step = tensors["embedding.sum"]["scale"]
+        lines.append(f"   A row holds what the front end makes of the image / {step!r},")
+        lines.append("   rounded and limited to -32512..32512.")
+    if "logits" in tensors:
+        steps = ", ".join(repr(float(x)) for x in np.atleast_1d(scale(tensors["logits"])))
+        lines.append(f"   A logit of the float model is about {steps} times the integer.")
     return "\n".join([*lines, "*/\n"])
 
 
@@ -126,9 +115,8 @@ def _model(model: Model, given: bool) -> Iterator[str]:
     }
     heads = {f"head_{i}": linear for i, linear in enumerate(model.head)}
     for i, layer in enumerate(model.layers):
-        a, f = layer.attention, layer.ffn
-        own = (a.q, a.k, a.v, a.o, f.gate, f.up, f.down, layer.norm1, layer.norm2)
-        parts |= {f"layer_{i}_{name}": part for name, part in zip(_PARTS, own, strict=True)}
+        own = vars(layer.attention) | vars(layer.ffn) | vars(layer)
+        parts |= {f"layer_{i}_{name}": own[name] for name in _PARTS}
     for name, part in (parts | heads).items():
         if part is not None:
             present.add(name)
@@ -191,13 +179,10 @@ def codes(name: str, rows: np.ndarray) -> Iterator[str]:
     for row in rows.view(np.uint8):
         data = row.tobytes()
         for first in range(0, len(data), PART):
-            yield _string(data[first : first + PART])
+            part = list(map(_BYTES.__getitem__, data[first : first + PART]))
+            literals = ("".join(part[i : i + _LITERAL]) for i in range(0, len(part), _LITERAL))
+            yield "\n".join(f'"{literal}"' for literal in literals) + ",\n"
     yield "};\n"
-
-
-def _string(data: bytes) -> str:
-    literals = (data[first : first + _LITERAL] for first in range(0, len(data), _LITERAL))
-    return "\n".join(f'"{"".join(map(_BYTES.__getitem__, part))}"' for part in literals) + ",\n"
 
 
 def numbers(name: str, kind: str, values: np.ndarray) -> Iterator[str]:

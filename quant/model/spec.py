@@ -78,19 +78,6 @@ TEXTS, IMAGES, FILES = "texts", "images", "files"
 FUNCTIONS = IDENTITY, SIGMOID = ("identity", "sigmoid")
 """What the numbers of a regression go through on the host."""
 
-_CLASSIFY = "use python -m quant.classify or quant.evaluate"
-_USES = {
-    CLASSIFICATION: f"is a classifier and makes no embeddings: {_CLASSIFY}",
-    MULTI_LABEL: f"gives several labels at once, not one class or an embedding: {_CLASSIFY}",
-    REGRESSION: f"gives numbers, not a class or an embedding: {_CLASSIFY}",
-    QUESTION_ANSWERING: "answers a question from a text, by the words where the answer begins and "
-    "ends: use python -m quant.classify QUESTION --pair TEXT",
-    TOKEN_CLASSIFICATION: f"gives every token a class, not one to a text: {_CLASSIFY}",
-    EMBEDDING: "makes embeddings and has no classes: use python -m quant.embed, "
-    "or fine-tune it first (python -m train.finetune)",
-}
-"""What a model of each task is for, said where another one is needed."""
-
 
 class CheckpointError(UserError):
     """A checkpoint that cannot be read or mapped; the message names the layer and the reason."""
@@ -210,9 +197,14 @@ class EncoderSpec:
         return self.epsilon * (self.embedding_size or self.hidden) / self.hidden
 
     def require(self, tasks: Sequence[str], model: object) -> None:
-        """Raises ValueError, which names the model and what it is for, for a task not of these."""
+        """Raises UserError, which names the model and what it is for, for a task not of these."""
         if self.task not in tasks:
-            raise UserError(f"{model} {_USES[self.task]}")
+            use = "classify QUESTION --pair TEXT" if self.task == QUESTION_ANSWERING else "classify"
+            use = "embed" if self.task == EMBEDDING else use
+            raise UserError(
+                f"{model} is a model of {self.task}, which does not serve here: use python -m "
+                f"quant.{use}, or take one of {', '.join(tasks)}"
+            )
 
     @property
     def outputs(self) -> int:
@@ -341,12 +333,8 @@ rules rely on earlier ones."""
 
 def inputs_of(info: Mapping[str, Any]) -> str:
     """What a quantized model reads, by its description, as EncoderSpec.inputs."""
-    match info:
-        case {"spec": {"rows": True}}:
-            return FILES
-        case {"spec": {"given": True}}:
-            return IMAGES
-    return TEXTS
+    spec = info.get("spec") or {}
+    return FILES if spec.get("rows") else IMAGES if spec.get("given") else TEXTS
 
 
 def check_arrays(spec: EncoderSpec, arrays: Mapping[str, Floats]) -> None:

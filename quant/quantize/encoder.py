@@ -19,7 +19,6 @@ from golden.linear import LOW_BITS
 from golden.model import (
     GATE_SHIFT_MAX,
     OPERAND_SHIFTS,
-    RMS_HIDDEN_MAX,
     ROTARY_ONE,
     Attention,
     Embedding,
@@ -64,11 +63,6 @@ class Operand:
     scale: float
     means: NDArray[np.floating[Any]]
     factors: NDArray[np.floating[Any]] | None = None
-
-    def first(self, channels: int) -> "Operand":
-        """Its first channels alone."""
-        factors = None if self.factors is None else self.factors[:channels]
-        return replace(self, means=self.means[:channels], factors=factors)
 
 
 @dataclass(frozen=True)
@@ -148,63 +142,6 @@ def correct_logits(
     return Quantized(replace(model, head=(*model.head[:-1], corrected)), info)
 
 
-def shape_of(spec: EncoderSpec, ffn: int | None = None) -> Shape:
-    """Golden's shape of an encoder whose feed-forward layers have this width."""
-    names = ("layers", "hidden", "heads", "head_size", "vocabulary", "positions", "types")
-    values = {name: getattr(spec, name) for name in (*names, "position_offset", "embedding_norm")}
-    shape: Shape = named(
-        "shape",
-        Shape,
-        **values,
-        ffn=ffn or spec.ffn,
-        labels=spec.outputs,
-        kv_heads=spec.kv_heads or None,
-        norm=spec.norm,
-        pooling="none" if spec.every_token else spec.pooling,
-    )
-    return shape
-
-
-class Description:
-    """The formats of the tensors and the proofs of the bounds, in the order of the computation."""
-
-    def __init__(self, rewritten: Rewritten, observers: Mapping[str, Observer]) -> None:
-        self.rewritten, self.observers = rewritten, observers
-        self.tensors: dict[str, dict[str, Any]] = {}
-        self.weights: dict[str, dict[str, Any]] = {}
-        self.proof: dict[str, dict[str, Any]] = {}
-
-    @property
-    def values(self) -> dict[str, Any]:
-        return {"tensors": self.tensors, "weights": self.weights, "proof": self.proof}
-
-    def prove(self, name: str, bound: int, limit: int) -> None:
-        """Record a bound; CalibrationError unless it lies below the limit."""
-        if bound >= limit:
-            raise CalibrationError(f"{name} may reach {bound}: the contract allows below {limit}")
-        self.proof[name] = {"bound": bound, "limit": limit}
-
-    def tensor(self, name: str, scale: float, bits: int, **more: Any) -> None:
-        """The format of a tensor of the trace, which quant.quantize.decode reads."""
-        values: dict[str, Any] = {"scale": float(scale), "bits": bits}
-        row_constant = name in self.rewritten.row_constants
-        if name in self.observers and not row_constant:
-            observer = self.observers[name]
-            values |= {"minimum": observer.minimum, "maximum": observer.maximum}
-        if name in self.rewritten.frames:
-            frame = self.rewritten.frames[name]
-            values |= {"factors": frame.factors.tolist(), "centres": frame.centres.tolist()}
-        if row_constant:
-            values["row_constant"] = True
-        self.tensors[name] = values | more
-
-    def multiply(self, name: str, factors: Floats) -> None:
-        """Channel c of a tensor stands for factors[c] times what was said of it."""
-        values = self.tensors[name]
-        values["factors"] = (np.array(values.get("factors", 1.0)) * factors).tolist()
-        values.setdefault("centres", [0.0] * len(factors))
-
-
 class _Quantizer:
     """Walks the encoder in order, the scale of the running residual stream at hand."""
 
@@ -216,14 +153,16 @@ class _Quantizer:
         options: Options,
         splits: dict[str, Split],
     ) -> None:
-        self.spec, self.options = spec, options
+        self.spec, self.options, self.rewritten = spec, options, rewritten
         self.arrays, self.observers = rewritten.arrays, observers
         self.remedies = options.remedies or ()
         self.splits: dict[str, Split] = {}
         self.factors: dict[str, NDArray[np.floating[Any]]] = {}  # by the operand's norm
         self.last_norm = "final" if spec.norm == "pre" else f"layer.{spec.layers - 1}.ffn"
         self.ffn = spec.ffn
-        self.description = Description(rewritten, observers)
+        self.tensors: dict[str, dict[str, Any]] = {}  # the description, in the order of computation
+        self.weights: dict[str, dict[str, Any]] = {}
+        self.proof: dict[str, dict[str, Any]] = {}
         self.moments: dict[str, Moments] = {}  # by the name of the operand
         self.narrow: Operand | None = None  # a factorised embedding, before its projection
         if "split" in self.remedies and "split" not in idle(spec):
@@ -236,8 +175,12 @@ class _Quantizer:
         """
         spec = self.spec
         self.moments = moments
-        shape = shape_of(spec, self.ffn)
-        self.description.prove("sum of p", 255 * spec.max_tokens, 2**21)
+        names = "layers hidden heads head_size vocabulary positions types position_offset norm"
+        values = {name: getattr(spec, name) for name in (*names.split(), "embedding_norm")}
+        values |= {"ffn": self.ffn, "labels": spec.outputs, "kv_heads": spec.kv_heads or None}
+        pooling = "none" if spec.every_token else spec.pooling
+        shape = named("shape", Shape, **values, pooling=pooling)
+        self._prove("sum of p", 255 * spec.max_tokens, 2**21)
         embedding, stream = self._embedding()
         projection = None
         if spec.embedding_size:
@@ -255,11 +198,11 @@ class _Quantizer:
             scale = self._point("pooled") / 127
             mean_m, mean_s = self._row_multiplier("pooled", pooled / scale)
             pooled = scale
-            self.description.prove("pooled", 128 * 255 * spec.max_tokens, 2**31)
+            self._prove("pooled", 128 * 255 * spec.max_tokens, 2**31)
         self._describe_operand("pooled", pooled, wide)
         if f"{self.last_norm}.norm" in self.factors:
             self.factors["pooled"] = self.factors[f"{self.last_norm}.norm"]
-            self.description.multiply("pooled", self.factors["pooled"])
+            self._multiply("pooled", self.factors["pooled"])
         head, head_norm = self._head(self._operand("pooled", pooled))
         model = named(
             "model",
@@ -276,15 +219,35 @@ class _Quantizer:
             rotary=self._rotary(),
             head_norm=head_norm,
         )
-        return Quantized(model, self.description.values)
+        info = {"tensors": self.tensors, "weights": self.weights, "proof": self.proof}
+        return Quantized(model, info)
 
-    def _observer(self, name: str) -> Observer:
-        if name not in self.observers:
-            raise CalibrationError(f"{name} was not observed: calibrate with this checkpoint")
-        return self.observers[name]
+    def _prove(self, name: str, bound: int, limit: int) -> None:
+        """Record a bound; CalibrationError unless it lies below the limit."""
+        if bound >= limit:
+            raise CalibrationError(f"{name} may reach {bound}: the contract allows below {limit}")
+        self.proof[name] = {"bound": bound, "limit": limit}
+
+    def _tensor(self, name: str, scale: float, bits: int, **more: Any) -> None:
+        """The format of a tensor of the trace, which quant.quantize.decode reads."""
+        values: dict[str, Any] = {"scale": float(scale), "bits": bits}
+        if frame := self.rewritten.frames.get(name):
+            values |= {"factors": frame.factors.tolist(), "centres": frame.centres.tolist()}
+        if name in self.rewritten.row_constants:
+            values["row_constant"] = True
+        self.tensors[name] = values | more
+
+    def _multiply(self, name: str, factors: Floats) -> None:
+        """Channel c of a tensor stands for factors[c] times what was said of it."""
+        values = self.tensors[name]
+        values["factors"] = (np.array(values.get("factors", 1.0)) * factors).tolist()
+        values.setdefault("centres", [0.0] * len(factors))
+
+    def _parameters(self, name: str) -> tuple[Floats, Floats]:
+        return self.arrays[f"{name}.weight"], self.arrays[f"{name}.bias"]
 
     def _point(self, name: str) -> float:
-        return self._observer(name).amplitude or 1.0
+        return self.observers[name].amplitude or 1.0
 
     def _split(self, known: dict[str, Split]) -> None:
         """The codes of every feed-forward network, and the width of the widest with its copies."""
@@ -293,14 +256,14 @@ class _Quantizer:
             if name not in known:
                 weight = self.arrays[f"{name}.down.weight"]
                 known[name] = split(
-                    self._observer(f"{name}.up"), weight, self.spec.activation, self.options.precise
+                    self.observers[f"{name}.up"], weight, self.spec.activation, self.options.precise
                 )
             self.splits[name] = known[name]
         self.ffn = max(len(codes.sources) for codes in self.splits.values())
 
     def _operand(self, name: str, scale: float) -> Operand:
         """An operand as observed under its name."""
-        means = self._observer(name).channel_means
+        means = self.observers[name].channel_means
         factors = self.factors.get(name)
         codes = re.sub(r"\.norm$", ".x8", name)
         return Operand(codes, scale, means if factors is None else means / factors, factors)
@@ -321,7 +284,7 @@ class _Quantizer:
             points[1] = 0.0
         a_t, a_p, scale = factors(*points)
         norm, stream = None, scale
-        self.description.tensor("embedding.sum", scale, 16)
+        self._tensor("embedding.sum", scale, 16)
         tables: dict[str, NDArray[np.int8]] = {}
         for name, values, factor in (("token", token, a_t), ("position", position, a_p)):
             if wide:
@@ -331,8 +294,8 @@ class _Quantizer:
             else:
                 tables[name] = quantizers.table_codes(values, factor * scale)
                 frame = {"scale": factor * scale, "bits": 8}
-            self.description.tensors[f"embedding.{name}"] = frame
-        self.description.prove("embedding.sum", 127 * (a_t + a_p + 2 * wide), 2**15)
+            self.tensors[f"embedding.{name}"] = frame
+        self._prove("embedding.sum", 127 * (a_t + a_p + 2 * wide), 2**15)
         if spec.embedding_norm:
             norm, stream = self._norm("embedding", "embedding.norm", scale)
         factors_of = {"token_factor": a_t, "position_factor": a_p}
@@ -341,27 +304,25 @@ class _Quantizer:
     def _position_bias(self) -> NDArray[np.int16] | None:
         if not self.spec.position_bias:
             return None
-        self.description.tensors[BIAS] = {"scale": 1 / SCORE_UNIT, "bits": 16}
+        self.tensors[BIAS] = {"scale": 1 / SCORE_UNIT, "bits": 16}
         return quantizers.position_bias(self.arrays[BIAS])
 
     def _rotary(self) -> tuple[Rotary, ...] | None:
         found = []
         for j in range(self.spec.tables):
             tables = [self.arrays[f"rotary.{j}.{part}"] * ROTARY_ONE for part in ("cos", "sin")]
-            codes = quantizers.rounded(tables)
-            if (largest := np.abs(codes).max()) > ROTARY_ONE:
-                raise CalibrationError(
-                    f"rotary.{j} reaches {largest / ROTARY_ONE}: its numbers are at most 1"
-                )
-            found.append(Rotary(*codes.astype(np.int16)))
+            codes = quantizers.rounded(tables).astype(np.int16)
+            found.append(named(f"rotary.{j}", Rotary, *codes))
         return tuple(found) or None
 
     def _projection(self, operand_scale: float) -> tuple[Linear, float]:
         """The projection of a factorised embedding; its result begins the stream, of this scale."""
         name, total = "embedding.projection", "projection.sum"
-        scale = HEADROOM * self._observer(total).amplitude / 32767
-        self.description.tensor(total, scale, 16)
-        self.narrow = self._operand("embedding.norm", operand_scale).first(self.spec.embedding_size)
+        scale = HEADROOM * self.observers[total].amplitude / 32767
+        self._tensor(total, scale, 16)
+        whole, size = self._operand("embedding.norm", operand_scale), self.spec.embedding_size
+        factors = None if whole.factors is None else whole.factors[:size]
+        self.narrow = replace(whole, means=whole.means[:size], factors=factors)
         return self._linear(name, self.narrow, scale), scale
 
     def _norm(self, tensor: str, parameters: str, input_scale: float) -> tuple[Norm, float]:
@@ -371,23 +332,17 @@ class _Quantizer:
         gamma, beta = (self.arrays[f"{parameters}.{name}"] for name in ("gamma", "beta"))
         epsilon = self.spec.embedding_epsilon if tensor == "embedding" else self.spec.epsilon
         norm = quantizers.layer_norm(parameters, gamma, beta, epsilon, input_scale, scale)
-        if self.spec.rms_norm:
-            if gamma.size > RMS_HIDDEN_MAX:
-                raise CalibrationError(
-                    f"{parameters}: an RMSNorm of {gamma.size} channels: the contract allows "
-                    f"{RMS_HIDDEN_MAX}"
-                )
-            norm = replace(norm, rms=True)
-        self.description.tensor(name, scale, 16)
+        norm = named(parameters, replace, norm, rms=self.spec.rms_norm or None)
+        self._tensor(name, scale, 16)
         wide = self._wide(tensor)
         self._describe_operand(f"{tensor}.x8", 256 * scale, wide)
         if wide:
             norm = replace(norm, wide=True)
         elif "shift" in self.remedies and not self._averaged(tensor):
-            shifts = quantizers.operand_shifts(*self._observer(name).channel_extremes, scale)
+            shifts = quantizers.operand_shifts(*self.observers[name].channel_extremes, scale)
             norm = replace(norm, operand_shifts=shifts)
             self.factors[name] = np.exp2(shifts.astype(np.float64) - OPERAND_SHIFTS[1])
-            self.description.multiply(f"{tensor}.x8", self.factors[name])
+            self._multiply(f"{tensor}.x8", self.factors[name])
         return norm, scale
 
     def _averaged(self, tensor: str) -> bool:
@@ -402,49 +357,45 @@ class _Quantizer:
     def _describe_operand(self, name: str, scale: float, wide: bool, **more: Any) -> None:
         """An operand whose high half, or all of it, has this scale."""
         low = LOW_BITS if wide else 0
-        self.description.tensor(name, scale / 2**low, 8 + low, **more)
+        self._tensor(name, scale / 2**low, 8 + low, **more)
 
     def _linear(
         self,
         name: str,
         operand: Operand,
         output_scale: float | None,
-        *,
-        weight: Floats | None = None,
-        bias: Floats | None = None,
+        own: tuple[Floats, Floats] | None = None,
         tables: Tables | None = None,
     ) -> Linear:
-        """The layer of this name, or one of other weights and bias in its place."""
-        weight = self.arrays[f"{name}.weight"] if weight is None else weight
+        """The layer of this name, or one of its ``own`` weight and bias; logits have no scale."""
+        weight, bias = own or self._parameters(name)
         if operand.factors is not None:
             weight = weight * operand.factors
-        corrected = self.options.bias_correction
+        compared = self.spec.task not in (MULTI_LABEL, REGRESSION)  # with each other: in one scale
         result = quantizers.linear(
             name,
             weight,
-            self.arrays[f"{name}.bias"] if bias is None else bias,
+            bias,
             operand.scale,
             output_scale,
-            input_means=operand.means if corrected else None,
-            per_channel=not (output_scale is None and self._compared),
+            input_means=operand.means,
+            per_channel=not (output_scale is None and compared),
             tables=tables,
-            to_codes=rounding.to_codes(self.moments.get(operand.name), centred=corrected),
+            to_codes=rounding.to_codes(self.moments.get(operand.name)),
         )
-        self.description.weights[name] = {
-            "input_scale": operand.scale,
-            "scales": result.weight_scales.tolist(),
-        }
-        self.description.prove(name, result.bound, 2**31)
+        scales = result.weight_scales.tolist()
+        self.weights[name] = {"input_scale": operand.scale, "scales": scales}
+        self._prove(name, result.bound, 2**31)
         return result.linear
 
     def _activated(
         self, name: str, before: str, after: str, operand: Operand, activation: str, wide: bool
     ) -> tuple[Linear, Operand]:
         """A linear layer with its activation table, and the operand that the table gives."""
-        point = activation_clipping_point(self._observer(before), activation)
+        point = activation_clipping_point(self.observers[before], activation)
         tables, scale = quantizers.activation_table(activation, point, wide)
         layer = self._linear(name, operand, point / 127, tables=tables)
-        self.description.tensor(before, point / 127, 8)
+        self._tensor(before, point / 127, 8)
         self._describe_operand(after, scale, wide, activation=activation)
         return layer, self._operand(after, scale)
 
@@ -452,19 +403,17 @@ class _Quantizer:
         """One layer. ``stream`` is the scale of the int16 residual stream before and after it."""
         name, pre = f"layer.{number}", self.spec.norm == "pre"
         norm1: Norm | None = None
+        inputs, scale = f"layer.{number - 1}.ffn.norm" if number else "embedding.norm", stream
         if pre and (number or self.spec.first_norm):
             norm1, scale = self._norm(f"{name}.attention", f"{name}.norm1", stream)
             inputs = f"{name}.attention.norm"
-        else:
-            scale = stream
-            inputs = self._previous(name)
         attention, stream = self._attention(name, self._operand(inputs, 256 * scale), stream)
+        inputs = f"{name}.ffn.norm" if pre else f"{name}.attention.norm"
         if pre:
             norm2, scale = self._norm(f"{name}.ffn", f"{name}.norm2", stream)
         else:
-            norm1, stream = self._norm(f"{name}.attention", f"{name}.norm1", stream)
-            scale = stream
-        inputs = f"{name}.ffn.norm" if pre else f"{name}.attention.norm"
+            norm1, scale = self._norm(f"{name}.attention", f"{name}.norm1", stream)
+            stream = scale
         ffn, stream = self._feed_forward(f"{name}.ffn", self._operand(inputs, 256 * scale), stream)
         self.moments.pop(f"{name}.ffn.hidden", None)
         if not pre:
@@ -476,28 +425,17 @@ class _Quantizer:
     def _feed_forward(
         self, name: str, operand: Operand, stream: float
     ) -> tuple[FeedForward, float]:
-        gate, shift, changed = None, None, dict[str, Floats]()
+        gate = shift = own = None
         if self.spec.gated:
             gate, shift, up, hidden = self._gated(name, operand)
         elif name in self.splits:
-            up, hidden, changed = self._copied(name, operand)
+            up, hidden, own = self._copied(name, operand)
         else:
             activation, wide = self.spec.activation, self.options.precise
             names = (f"{name}.up", f"{name}.up", f"{name}.hidden")
             up, hidden = self._activated(*names, operand, activation, wide)
-        down, moved, stream = self._residual(
-            f"{name}.down", hidden, f"{name}.sum", stream, **changed
-        )
-        ffn = named(
-            name,
-            FeedForward,
-            up=up,
-            down=down,
-            residual_shift=moved,
-            gate=gate,
-            gate_shift=shift,
-        )
-        return ffn, stream
+        down, moved, stream = self._residual(f"{name}.down", hidden, f"{name}.sum", stream, own)
+        return named(name, FeedForward, up, down, moved, gate, shift), stream
 
     def _gated(self, name: str, operand: Operand) -> tuple[Linear, int, Linear, Operand]:
         """The gate and its shift, and up with a scale with which neither it nor the product ends.
@@ -507,96 +445,68 @@ class _Quantizer:
         """
         names, wide = (f"{name}.gate", f"{name}.gate.linear", f"{name}.gate"), self.options.precise
         gate, activated = self._activated(*names, operand, self.spec.activation, wide)
-        least = HEADROOM * (self._observer(f"{name}.up").amplitude or 1.0) / 32767
+        least = HEADROOM * (self.observers[f"{name}.up"].amplitude or 1.0) / 32767
         scale = self._point(f"{name}.hidden") / 127
         shift = floor(log2(scale / (activated.scale * least)))
         shift = max(1, min(shift, GATE_SHIFT_MAX))
         up_scale = max(least, scale / (activated.scale * 2.0**shift))
         scale = activated.scale * up_scale * 2.0**shift
         up = self._linear(f"{name}.up", operand, up_scale)
-        self.description.tensor(f"{name}.up", up_scale, 16)
+        self._tensor(f"{name}.up", up_scale, 16)
         self._describe_operand(f"{name}.hidden", scale, wide)
         return gate, shift, up, self._operand(f"{name}.hidden", scale)
 
-    def _copied(self, name: str, operand: Operand) -> tuple[Linear, Operand, dict[str, Floats]]:
+    def _copied(self, name: str, operand: Operand) -> tuple[Linear, Operand, Any]:
         """Up and its operand with the codes of `splitting`, and the weight and bias of down: copies
         and padding are neurons as any other."""
         codes, wide = self.splits[name], self.options.precise
-        weight, bias = (self.arrays[f"{name}.up.{part}"] for part in ("weight", "bias"))
-        weight, bias = codes.up(weight, bias, self.ffn)
-        up = self._linear(
-            f"{name}.up", operand, codes.input_scale, weight=weight, bias=bias, tables=codes.tables
-        )
-        self.description.tensor(f"{name}.up", codes.input_scale, 8, centre=codes.input_centre)
-        more = {"centre": codes.output_zero, "copies": codes.copies.tolist()}
-        more = {"activation": self.spec.activation} | more
+        own = codes.up(*self._parameters(f"{name}.up"), self.ffn)
+        up = self._linear(f"{name}.up", operand, codes.input_scale, own, codes.tables)
+        self._tensor(f"{name}.up", codes.input_scale, 8, centre=codes.input_centre)
+        more: dict[str, Any] = {"activation": self.spec.activation, "centre": codes.output_zero}
+        more["copies"] = codes.copies.tolist()
         self._describe_operand(f"{name}.hidden", codes.output_scale, wide, **more)
-        weight, bias = (self.arrays[f"{name}.down.{part}"] for part in ("weight", "bias"))
-        if self.options.bias_correction:
-            bias = bias + weight @ codes.errors
-        weight, bias = codes.down(weight, bias, self.ffn)
+        weight, bias = self._parameters(f"{name}.down")
+        own = codes.down(weight, bias + weight @ codes.errors, self.ffn)
         means = padded(codes.means, self.ffn)
-        hidden = Operand(f"{name}.hidden", codes.output_scale, means)
-        return up, hidden, {"weight": weight, "bias": bias}
-
-    def _previous(self, layer: str) -> str:
-        """The tensor that a post-norm layer reads: the output of the norm before it."""
-        i = int(layer.split(".")[1])
-        return f"layer.{i - 1}.ffn.norm" if i else "embedding.norm"
+        return up, Operand(f"{name}.hidden", codes.output_scale, means), own
 
     def _attention(self, name: str, operand: Operand, stream: float) -> tuple[Attention, float]:
         spec = self.spec
-        scales = {}
-        projections = {}
+        scales, projections = {}, []
         turned = spec.table(int(name.split(".")[1])) is not None
         for key in "qkv":
             point, step = self._point(f"{name}.{key}"), 1.0
             if turned and key != "v":
                 step = 2.0**-rotary.FRACTION
-                before = self._observer(f"{name}.{key}.linear").amplitude
+                before = self.observers[f"{name}.{key}.linear"].amplitude
                 point = max(point, before * 127 / 32767 / step)
             scales[key] = point / 127
-            projections[key] = self._attended(f"{name}.{key}", operand, scales[key] * step)
-            self.description.tensor(f"{name}.{key}", scales[key], 8)
-        observer = self._observer(f"{name}.scores")
+            projections.append(self._attended(f"{name}.{key}", operand, scales[key] * step))
+            self._tensor(f"{name}.{key}", scales[key], 8)
+        observer = self.observers[f"{name}.scores"]
         quantizers.require_softmax(f"{name}.scores", observer.softmax_error)
         factor = scales["q"] * scales["k"] / sqrt(spec.head_size) * SCORE_UNIT
-        score_m, score_s = (int(x) for x in normalise(f"{name}.scores", factor))
-        self.description.prove(f"{name}.scores", spec.head_size * 2**14, 2**31)
+        score = (int(x) for x in normalise(f"{name}.scores", factor))
+        self._prove(f"{name}.scores", spec.head_size * 2**14, 2**31)
         ended = observer.amplitude > SCORE_LIMIT or spec.position_bias
         depth = {"depth": SCORE_DEPTH / SCORE_UNIT} if ended else {}
-        self.description.tensor(f"{name}.scores", 1 / SCORE_UNIT, 16, **depth)
+        self._tensor(f"{name}.scores", 1 / SCORE_UNIT, 16, **depth)
         context = self._point(f"{name}.context") / 127
-        context_m, context_s = self._row_multiplier(f"{name}.context", scales["v"] / context)
-        self.description.prove(f"{name}.context", 128 * 255 * spec.max_tokens, 2**31)
-        self.description.tensor(f"{name}.context", context, 8)
-        o, shift, stream = self._residual(
-            f"{name}.o",
-            self._operand(f"{name}.context", context),
-            f"{name}.attention.sum",
-            stream,
-        )
-        attention = named(
-            name,
-            Attention,
-            **projections,
-            o=o,
-            score_m=score_m,
-            score_s=score_s,
-            context_m=context_m,
-            context_s=context_s,
-            residual_shift=shift,
-        )
-        return attention, stream
+        multipliers = (*score, *self._row_multiplier(f"{name}.context", scales["v"] / context))
+        self._prove(f"{name}.context", 128 * 255 * spec.max_tokens, 2**31)
+        self._tensor(f"{name}.context", context, 8)
+        read, total = self._operand(f"{name}.context", context), f"{name}.attention.sum"
+        o, shift, stream = self._residual(f"{name}.o", read, total, stream)
+        return named(name, Attention, *projections, o, *multipliers, shift), stream
 
     def _attended(self, name: str, operand: Operand, scale: float) -> Linear:
         """Q, K or V; those of layer 0 take in the projection of a factorised embedding."""
         if self.narrow is None or not name.startswith("layer.0."):
             return self._linear(name, operand, scale)
-        weight, bias = (self.arrays[f"{name}.{part}"] for part in ("weight", "bias"))
-        inner = {part: self.arrays[f"embedding.projection.{part}"] for part in ("weight", "bias")}
-        bias = weight @ inner["bias"] + bias
-        return self._linear(name, self.narrow, scale, weight=weight @ inner["weight"], bias=bias)
+        weight, bias = self._parameters(name)
+        inner, moved = self._parameters("embedding.projection")
+        return self._linear(name, self.narrow, scale, (weight @ inner, weight @ moved + bias))
 
     def _residual(
         self,
@@ -604,28 +514,22 @@ class _Quantizer:
         operand: Operand,
         total: str,
         stream: float,
-        weight: Floats | None = None,
-        bias: Floats | None = None,
+        own: tuple[Floats, Floats] | None = None,
     ) -> tuple[Linear, int, float]:
         """A layer that adds to the stream: the least shift k whose range holds the sum."""
-        needed = HEADROOM * self._observer(total).amplitude / 32767
+        needed = HEADROOM * self.observers[total].amplitude / 32767
         shift = 0
         while stream * 2**shift < needed:
             shift += 1
         scale = stream * 2**shift
-        self.description.tensor(total, scale, 16, shift=shift)
-        return self._linear(name, operand, scale, weight=weight, bias=bias), shift, scale
+        self._tensor(total, scale, 16, shift=shift)
+        return self._linear(name, operand, scale, own), shift, scale
 
     def _row_multiplier(self, name: str, factor: float) -> tuple[int, int]:
         """(m, s) for a product with the reciprocal of a sum of p: 1 <= s_row <= 47 always."""
         m, s = (int(x) for x in normalise(name, factor))
         largest = (255 * self.spec.max_tokens).bit_length() - 1
-        low, high = s + 16 + 7 - 17, s + 16 + largest - 15
-        if low < quantizers.SHIFT_MIN or high > quantizers.SHIFT_MAX:
-            raise CalibrationError(
-                f"{name}: the shift of a row would lie in {low}..{high}: the contract allows 1..47"
-            )
-        self.description.proof[f"{name} shift"] = {"bound": high, "limit": quantizers.SHIFT_MAX + 1}
+        self._prove(f"{name} shift", s + 16 + largest - 15, quantizers.SHIFT_MAX + 1)
         return m, s
 
     def _head(self, operand: Operand) -> tuple[tuple[Linear, ...], Norm | None]:
@@ -638,18 +542,13 @@ class _Quantizer:
             head.append(layer)
         if self.spec.head_norm:
             stream = operand.scale / 128
-            self.description.tensor("head.sum", stream, 16)
+            self._tensor("head.sum", stream, 16)
             norm, stream = self._norm("head", "head.norm", stream)
             operand = self._operand("head.norm", 256 * stream)
         last = f"head.{self.spec.head_layers - 1}"
         head.append(self._linear(last, operand, None))
-        scales = operand.scale * np.array(self.description.weights[last]["scales"])
-        self.description.tensor("logits", scales.max(), 32)
+        scales = operand.scale * np.array(self.weights[last]["scales"])
+        self._tensor("logits", scales.max(), 32)
         if scales.min() < scales.max():
-            self.description.multiply("logits", scales / scales.max())
+            self._multiply("logits", scales / scales.max())
         return tuple(head), norm
-
-    @property
-    def _compared(self) -> bool:
-        """The outputs are compared with each other, so that they need one scale."""
-        return self.spec.task not in (MULTI_LABEL, REGRESSION)

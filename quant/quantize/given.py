@@ -19,10 +19,7 @@ TABLE = "embedding.token"
 
 
 def gathered(texts: Sequence[Tokens]) -> tuple[Floats | None, list[Tokens]]:
-    """The rows of all inputs as one table [rows, H], and the inputs with the numbers of theirs.
-
-    None, and the inputs as they are, where none brings rows: of texts, and of what was gathered.
-    """
+    """The rows of all inputs as one table [rows, H], or None, and the inputs with their numbers."""
     parts = [rows for text in texts if (rows := text.rows) is not None]
     if not parts:
         return None, list(texts)
@@ -41,9 +38,6 @@ def with_table(checkpoint: Checkpoint, table: Floats) -> Checkpoint:
 
 
 def placed(checkpoint: Checkpoint, texts: Sequence[Tokens]) -> tuple[Checkpoint, list[Tokens]]:
-    """The float model with the rows that the inputs bring, and the inputs that number them.
-
-    Both as they are where none brings rows.
-    """
+    """The float model with the rows that the inputs bring, if any, and inputs that number them."""
     table, numbered = gathered(texts)
     return checkpoint if table is None else with_table(checkpoint, table), numbered

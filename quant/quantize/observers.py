@@ -49,8 +49,12 @@ class Observer:
         else:
             lows, highs = rows.min(axis=0), rows.max(axis=0)
             low, high = lows.min(), highs.max()
-            if self._stride:
-                self._keep(rows)
+            if self._stride:  # rows whose number is a multiple of it, before they are counted
+                kept = rows[-self._rows % self._stride :: self._stride].astype(np.float32)
+                self._kept = [*self._kept, kept]
+                while sum(map(len, self._kept)) > SAMPLE:
+                    self._kept = [np.concatenate(self._kept)[::2].copy()]  # no view: the rest goes
+                    self._stride *= 2
             self._channel_sums = self._channel_sums + rows.sum(axis=0, dtype=np.float64)
             least, most = self._channel_extremes
             self._channel_extremes = np.array([np.minimum(least, lows), np.maximum(most, highs)])
@@ -78,14 +82,6 @@ class Observer:
         low, high = result._channel_extremes = (self._channel_extremes - centres) / factors
         result._extremes = float(low.min()), float(high.max())
         return result
-
-    def _keep(self, rows: Floats) -> None:
-        """Add the rows whose number is a multiple of the stride, before they are counted."""
-        kept = rows[-self._rows % self._stride :: self._stride].astype(np.float32)
-        self._kept = [*self._kept, kept]
-        while sum(map(len, self._kept)) > SAMPLE:
-            self._kept = [np.concatenate(self._kept)[::2].copy()]  # no view: the rest goes
-            self._stride *= 2
 
     @property
     def minimum(self) -> float:
@@ -122,10 +118,7 @@ class Observer:
 
 
 class Observing(dict[str, Any]):
-    """A trace whose tensors are observed as they come and not kept.
-
-    Of scores also what saturation does to each softmax.
-    """
+    """A trace whose tensors are observed as they come, and the saturation of scores; none stays."""
 
     def __init__(self, observers: dict[str, Observer], spec: EncoderSpec) -> None:
         super().__init__()
@@ -141,10 +134,9 @@ class Observing(dict[str, Any]):
 
 
 def activation_clipping_point(observer: Observer, activation: str) -> float:
-    """The same for the input of an activation table with the tied scales of docs/numerics.md.
+    """The least point for which clipping moves the activation's output by at most half an LSB.
 
-    Values whose saturation is harmless need no codes: this is the least point for which, over the
-    observed range, clipping moves the output by at most half an LSB.
+    Over the observed range; scales of input and output are tied (docs/numerics.md).
     """
     if not observer.amplitude:
         return 1.0

@@ -44,7 +44,6 @@ def applicable(spec: EncoderSpec) -> tuple[str, ...]:
 class Options:
     """Choices of a calibration."""
 
-    bias_correction: bool = True
     remedies: tuple[str, ...] | None = None  # None: none, unless `calibrate` chooses
     precise: bool = False  # operands of 16 bits where there may be such
 

@@ -39,10 +39,10 @@ class CalibrationError(UserError):
     """A bound of the contract that the model does not satisfy; the message names the tensor."""
 
 
-def named(name: str, kind: Any, **fields: Any) -> Any:
+def named(name: str, kind: Any, *values: Any, **fields: Any) -> Any:
     """Build one of golden's dataclasses; its refusal gets the tensor's name in front."""
     try:
-        return kind(**fields)
+        return kind(*values, **fields)
     except ValueError as error:
         raise CalibrationError(f"{name}: {error}") from None
 
@@ -92,16 +92,16 @@ def linear(
     output_scale: float | None,
     *,
     tables: Tables | None = None,
-    input_means: NDArray[np.floating[Any]] | None = None,
+    input_means: NDArray[np.floating[Any]] | float = 0.0,
     per_channel: bool = True,
     to_codes: ToCodes = nearest_codes,
 ) -> QuantizedLinear:
     """Weights to int8 with one scale a channel, or one in all; output_scale None for the logits.
 
     A weight scale is at least |bias| / (input_scale (2^30 - K 128 127)), so that the bias leaves
-    room for the sum, and large enough for the requantizer's shift. ``input_means`` turns bias
-    correction on: the mean error (W - W') E[x] that rounding the weights causes is added back
-    (Nagel et al., "Data-free quantization through weight equalization and bias correction", 2019).
+    room for the sum, and large enough for the requantizer's shift. The mean error (W - W') E[x] of
+    rounding the weights is added back, E[x] = ``input_means`` (Nagel et al., "Data-free
+    quantization through weight equalization and bias correction", 2019).
     ``to_codes`` rounds the weights [out, in], in units of their scales, to codes -127..127.
     Raises CalibrationError when a bound fails.
     """
@@ -119,8 +119,7 @@ def linear(
         scales = np.full_like(scales, scales.max())
     scales = np.maximum(scales, np.finfo(np.float32).tiny)
     codes = to_codes(w / scales[:, None])
-    if input_means is not None:
-        b = b + (w - codes * scales[:, None]) @ input_means
+    b = b + (w - codes * scales[:, None]) @ np.broadcast_to(input_means, inputs)
     biases = rounded(b / (input_scale * scales))
     bounds = 128 * np.abs(codes).sum(axis=1) + np.abs(biases)
     worst = int(bounds.argmax())
@@ -242,8 +241,7 @@ def table_codes(table: Floats, scale: float) -> NDArray[np.int8]:
     """An embedding table as int8 codes -127..127."""
     result = np.empty(table.shape, np.int8)
     for rows in _blocks(table):
-        codes = rounded(table[rows] / np.float64(scale))
-        result[rows] = codes.clip(-WEIGHT_MAX, WEIGHT_MAX)
+        result[rows] = nearest_codes(table[rows] / np.float64(scale))
     return result
 
 
@@ -286,9 +284,7 @@ def require_softmax(name: str, errors: Doubles) -> None:
         raise CalibrationError(
             f"{name}: 16 bits hold scores up to {SCORE_LIMIT:.1f}, and those that saturate change "
             f"the softmax of head {errors.argmax()} by {worst:.1%} on average, where "
-            f"{SOFTMAX_ERROR:.0%} is allowed; the remedy centre makes scores smaller, other --data "
-            "or more --samples help where these texts are unlike the model's own; else the "
-            "weights of Q and K in this layer are too large"
+            f"{SOFTMAX_ERROR:.0%} is allowed: try --remedies centre, or --data like the model's own"
         )
 
 

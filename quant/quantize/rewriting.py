@@ -17,7 +17,8 @@ and biases on both sides of a tensor can take such differences up, exactly:
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import UserDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,30 +33,20 @@ REWRITINGS = frozenset({"centre", "balance"})
 Doubles = NDArray[np.floating[Any]]
 
 
-class ScaledArrays(Mapping[str, Floats]):
+class ScaledArrays(UserDict[str, Floats]):
     """Arrays of which some are scaled whenever they are read: float64 takes twice the room."""
 
     def __init__(self, arrays: Mapping[str, Floats]) -> None:
-        self._arrays = dict(arrays)
         self._scales: dict[str, tuple[np.ufunc, Doubles]] = {}
+        super().__init__(arrays)
 
     def __getitem__(self, name: str) -> Floats:
-        x = self._arrays[name]
-        if name not in self._scales:
-            return x
-        operation, factors = self._scales[name]
-        scaled: Floats = operation(x, factors)
-        return scaled
+        operation, factors = self._scales.get(name, (None, None))
+        return self.data[name] if operation is None else operation(self.data[name], factors)
 
     def __setitem__(self, name: str, x: Floats) -> None:
-        self._arrays[name] = x
+        self.data[name] = x
         self._scales.pop(name, None)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)
 
     def scale(self, name: str, operation: np.ufunc, factors: Doubles) -> None:
         """Multiply or divide an array from here on."""
@@ -83,17 +74,6 @@ class Rewritten:
     frames: Mapping[str, Frame] = field(default_factory=dict)
     row_constants: frozenset[str] = frozenset()
 
-    def observers(self, observers: Mapping[str, Observer]) -> dict[str, Observer]:
-        """What `observers` saw of the original as it is of this encoder, without rows.
-
-        Scores in ``row_constants`` are those of the original.
-        """
-        result = dict(observers)
-        for name, frame in self.frames.items():
-            if name in result:
-                result[name] = result[name].reframed(frame.factors, frame.centres)
-        return result
-
 
 def rewrite(
     spec: EncoderSpec,
@@ -105,26 +85,22 @@ def rewrite(
 
     What changes is float64; tables and weights that stay as they are are those of ``arrays``.
     """
-    return _Rewriter(spec, arrays, observers, names).rewritten()
+    # As float64 but for the large ones: a weight becomes that where it is multiplied.
+    large = re.compile(r"embedding\.token|layer\..*\.weight").fullmatch
+    own = {name: a if large(name) else a.astype(np.float64) for name, a in arrays.items()}
+    rewriter = _Rewriter(spec, ScaledArrays(own), observers, "centre" in names, "balance" in names)
+    return rewriter.rewritten()
 
 
+@dataclass
 class _Rewriter:
-    def __init__(
-        self,
-        spec: EncoderSpec,
-        arrays: Mapping[str, Floats],
-        observers: Mapping[str, Observer],
-        names: frozenset[str],
-    ) -> None:
-        self.spec, self.observers = spec, observers
-        # As float64 but for the large ones: a weight becomes that where it is multiplied.
-        large = re.compile(r"embedding\.token|layer\..*\.weight").fullmatch
-        self.arrays = ScaledArrays(
-            {name: a if large(name) else a.astype(np.float64) for name, a in arrays.items()}
-        )
-        self.centre, self.balance = "centre" in names, "balance" in names
-        self.frames: dict[str, Frame] = {}
-        self.row_constants: set[str] = set()
+    spec: EncoderSpec
+    arrays: ScaledArrays
+    observers: Mapping[str, Observer]
+    centre: bool
+    balance: bool
+    frames: dict[str, Frame] = field(default_factory=dict)
+    row_constants: set[str] = field(default_factory=set)
 
     def rewritten(self) -> Rewritten:
         pre = self.spec.norm == "pre"
@@ -196,11 +172,11 @@ class _Rewriter:
         arrays = self.arrays
         centres, reaches = zip(*(self._middle(f"{name}.{key}") for key in "qkv"))
         turned = self.spec.table(int(name.split(".")[1])) is not None
-        free = not turned  # a constant in K is another one at each position where K is turned
-        reach_k, centre_k = (reaches[1], centres[1]) if free else self._pairs(f"{name}.k")
+        reach_k, centre_k = reaches[1], centres[1]
         low, high = self.observers[f"{name}.q"].channel_extremes
         reach_q = np.maximum(-low, high)
-        if turned:
+        if turned:  # a constant in K is another one at each position
+            reach_k, centre_k = self._pairs(f"{name}.k")
             reach_q, _ = self._pairs(f"{name}.q")
         heads = self.spec.heads // self.spec.groups  # of Q to one of K and V
         reach_q = reach_q.reshape(heads, -1).max(axis=0)
@@ -221,5 +197,5 @@ class _Rewriter:
             if turned and key != "v":
                 self.frames[f"{name}.{key}.linear"] = self.frames[f"{name}.{key}"]
         self.frames[f"{name}.context"] = context
-        if self.centre and free:
+        if self.centre and not turned:
             self.row_constants.add(f"{name}.scores")

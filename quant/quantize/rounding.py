@@ -56,7 +56,7 @@ class Moments:
 
     def __init__(self) -> None:
         self._rows = 0
-        self._sums = np.zeros(0, np.int64)
+        self.sums = np.zeros(0, np.int64)
         self._strips: list[NDArray[np.signedinteger[Any]]] = []
         self._waiting: list[NDArray[np.int8]] = []
 
@@ -67,19 +67,18 @@ class Moments:
             self._take()
 
     def _take(self) -> None:
-        """Add what waits: a product of many rows costs little more than one of few."""
-        rows = np.concatenate(self._waiting)
-        self._waiting = []
+        # A product of many rows costs little more than one of few.
+        rows, self._waiting = np.concatenate(self._waiting), []
         channels = rows.shape[1]
         if not self._rows:
-            self._sums = np.zeros(channels, np.int64)
+            self.sums = np.zeros(channels, np.int64)
             self._strips = [
                 np.zeros((min(STRIP, left), left), np.int32) for left in range(channels, 0, -STRIP)
             ]
         self._rows += len(rows)
         if self._rows > INT32_ROWS:
             self._strips = [strip.astype(np.int64, copy=False) for strip in self._strips]
-        self._sums += rows.sum(axis=0, dtype=np.int64)
+        self.sums += rows.sum(axis=0, dtype=np.int64)
         for first in range(0, len(rows), BLOCK):
             block = rows[first : first + BLOCK].astype(np.float32)
             for i, strip in enumerate(self._strips):
@@ -93,20 +92,13 @@ class Moments:
             self._take()
         return self._rows
 
-    @property
-    def channels(self) -> int:
-        """K, once rows were counted."""
-        return len(self._sums)
-
-    def matrix(self, centred: bool) -> Doubles:
-        """n^2 E[x x^T] of the n rows [K, K], or n^2 times their covariance; integers."""
-        n, sums = self.rows, self._sums.astype(np.float64)
+    def matrix(self) -> Doubles:
+        """n^2 times the covariance of the n rows, n^2 E[x x^T] - (n E[x]) (n E[x])^T [K, K]."""
+        n, sums = self.rows, self.sums.astype(np.float64)
         result = np.empty((len(sums), len(sums)))
         for i, strip in enumerate(self._strips):
             first, last = i * STRIP, i * STRIP + len(strip)
-            products = n * strip.astype(np.float64)
-            if centred:
-                products -= np.outer(sums[first:last], sums[first:])
+            products = n * strip.astype(np.float64) - np.outer(sums[first:last], sums[first:])
             result[first:last, first:] = products
             result[first:, first:last] = products.T
         return result
@@ -115,10 +107,7 @@ class Moments:
 def watch(
     model: Model, texts: Sequence[Tokens], advance: Callable[[int], object] = lambda _: None
 ) -> Mapping[str, Moments]:
-    """The moments of every linear layer's operand on these texts, by its name in the trace.
-
-    ``advance`` hears how many tokens were watched.
-    """
+    """The moments of every linear layer's operand by its name; ``advance`` hears of the tokens."""
     found: defaultdict[str, Moments] = defaultdict(Moments)
     engine = WatchedEngine(model, lambda name, x: found[name].add(x), integer.load())
     for some in together(sorted(texts, key=lambda text: len(text.ids)), TOKENS):
@@ -168,11 +157,11 @@ def joint_codes(weight: Doubles, moments: Doubles) -> Doubles:
     return result
 
 
-def to_codes(moments: Moments | None, centred: bool) -> ToCodes:
+def to_codes(moments: Moments | None) -> ToCodes:
     """How a layer's weights become codes: to nearest where fewer rows than channels were seen.
 
     So few say nothing of some combinations of channels, whose errors would grow.
     """
-    if moments is None or moments.rows < moments.channels:
+    if moments is None or moments.rows < len(moments.sums):
         return nearest_codes
-    return lambda weight: joint_codes(weight, moments.matrix(centred))
+    return lambda weight: joint_codes(weight, moments.matrix())

@@ -60,10 +60,7 @@ class Split:
     errors: Doubles = field(default_factory=lambda: np.zeros(0))
 
     def codes(self, u: Floats) -> Doubles:
-        """The table's outputs for pre-activations u [n, F], with the copies [n, F + copies].
-
-        Where there are low halves, with them behind the point.
-        """
+        """The table's outputs [n, F + copies] of pre-activations u [n, F], halves as fractions."""
         moved = u[:, self.sources] - self.high * self.steps
         x = rounded((moved - self.input_centre) / self.input_scale).clip(-128, 127)
         high, low = self.tables
@@ -90,13 +87,6 @@ class Split:
         copied = weight[:, self.sources]
         sums = copied.sum(axis=1, dtype=np.float64)
         return padded(copied, width), bias + sums * self.output_zero
-
-    def measured(self, u: Floats, activation: str) -> "Split":
-        """With means and errors on pre-activations u [n, F]."""
-        codes = self.codes(u) * self.output_scale
-        values = folded(codes + self.output_zero, u.shape[1], self.copies)
-        errors = (ACTIVATIONS[activation].function(u) - values).mean(axis=0)
-        return replace(self, means=codes.mean(axis=0), errors=errors)
 
 
 def splittable(activation: str) -> bool:
@@ -125,7 +115,8 @@ def split(observer: Observer, weight: Floats, activation: str, precise: bool = F
     moves into the bias. precise: y has 16 bits.
     """
     rows = observer.rows[:: -(-len(observer.rows) // ROWS)].astype(np.float64)
-    exact = ACTIVATIONS[activation].function(rows)
+    function = ACTIVATIONS[activation].function
+    exact = function(rows)
     w = weight.astype(np.float32)
 
     def error(found: Split, step: int) -> float:
@@ -138,7 +129,11 @@ def split(observer: Observer, weight: Floats, activation: str, precise: bool = F
     coarse = [error(found, COARSE) for found in choices]
     near = [x for x, found in zip(choices, coarse, strict=True) if found <= NEAR * min(coarse)]
     best = min(near, key=lambda found: error(found, 1))
-    return best.measured(observer.rows.astype(np.float64), activation)
+    every = observer.rows.astype(np.float64)
+    codes = best.codes(every) * best.output_scale
+    values = folded(codes + best.output_zero, every.shape[1], best.copies)
+    errors = (function(every) - values).mean(axis=0)
+    return replace(best, means=codes.mean(axis=0), errors=errors)
 
 
 def _choices(observer: Observer, activation: str, precise: bool) -> Iterator[Split]:

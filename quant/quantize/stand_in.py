@@ -42,5 +42,4 @@ def stand_in(checkpoint: Checkpoint) -> Model:
         for name, array in checkpoint.arrays.items()
     }
     arrays[TABLE] = arrays[TABLE][:2]
-    options = Options(remedies=(), bias_correction=False)
-    return quantize(spec, arrays, _Ranges(spec.layers), options).model
+    return quantize(spec, arrays, _Ranges(spec.layers), Options(remedies=())).model

@@ -13,19 +13,18 @@ def test_what_takes_less_than_a_fifth_of_the_error_is_not_taken(every: float) ->
     assert choose(NAMES, errors.__getitem__) == ((), errors)
 
 
-def test_what_takes_a_fifth_of_the_error_is_taken() -> None:
-    """All together with a fifth less than none; without b a fifth less again."""
-    errors = {(): 1.0, NAMES: 0.8, ("a", "c"): 0.64}
-    assert choose(NAMES, lambda names: errors.get(names, 0.7))[0] == ("a", "c")
-
-
-def test_what_is_left_of_no_error_is_not_better() -> None:
-    assert choose(NAMES, lambda names: 0.0) == ((), {(): 0.0, NAMES: 0.0})
-
-
-def test_some_are_taken_where_neither_none_nor_all_can_be() -> None:
-    errors = {("a", "c"): 0.5, ("c",): 0.45}
-    assert choose(NAMES, lambda names: errors.get(names, inf))[0] == ("a", "c")
+@pytest.mark.parametrize(
+    ("errors", "others", "taken"),
+    [
+        ({(): 1.0, NAMES: 0.8, ("a", "c"): 0.64}, 0.7, ("a", "c")),  # a fifth less each time
+        ({("a", "c"): 0.5, ("c",): 0.45}, inf, ("a", "c")),  # neither none nor all can be
+        ({}, 0.0, ()),  # what is left of no error is not better
+    ],
+)
+def test_what_takes_a_fifth_of_the_error_is_taken(
+    errors: dict, others: float, taken: tuple
+) -> None:
+    assert choose(NAMES, lambda names: errors.get(names, others))[0] == taken
 
 
 def test_what_does_harm_is_left_out() -> None:

@@ -123,8 +123,8 @@ def test_without_the_checkpoint_there_is_nothing_to_compare_with(
     assert "not there to compare with: give --model" in printed
 
 
-EMBEDDING = "makes embeddings and has no classes: use python -m quant.embed"
-CLASSES = "is a classifier and makes no embeddings: use python -m quant.classify"
+EMBEDDING = "is a model of embedding, which does not serve here: use python -m quant.embed"
+CLASSES = "is a model of classification, which does not serve here: use python -m quant.classify"
 
 
 @pytest.mark.parametrize(

@@ -43,31 +43,6 @@ def test_wrong_texts_begin_with_those_that_quantization_changed() -> None:
     assert len(found[2]["text"]) == report.SHOWN_CHARACTERS + len(" ...")
 
 
-@pytest.mark.parametrize(
-    ("right", "labels", "guesses"),
-    [
-        (150, [0] * 150 + [1] * 150, True),
-        (167, [0] * 150 + [1] * 150, True),  # two deviations of a half of 300 texts: 17.3
-        (168, [0] * 150 + [1] * 150, False),
-        (270, [0] * 270 + [1] * 30, True),  # as often as the more frequent class
-        (299, [0] * 270 + [1] * 30, False),
-        (14, [0] * 14 + [1] * 15, False),  # too few to tell
-        (300, [1] * 300, False),  # one class alone tells nothing
-        (30, [0] * 30 + [1] * 30 + [-1] * 500, True),  # texts without a label do not count
-    ],
-)
-def test_a_model_that_guesses_is_said_to(right: int, labels: list[int], guesses: bool) -> None:
-    answers = np.array(labels)
-    answers[right:] = (answers[right:] + 1) % 2
-    result = replace(
-        RESULT,
-        labels=np.array(labels),
-        float_logits=np.eye(2, dtype=np.float32)[answers],
-        integer_logits=np.eye(2, dtype=np.int64)[answers],
-    )
-    assert ("no better than always answering" in report.guess(result)) == guesses
-
-
 @pytest.mark.parametrize("labelled", [True, False])
 def test_the_page_shows_texts_as_they_were_written(labelled: bool, tmp_path: Path) -> None:
     """As text, not as tokens; well formed, with nothing from elsewhere."""

@@ -1,5 +1,4 @@
 from functools import partial
-from itertools import product
 
 import numpy as np
 import pytest
@@ -8,7 +7,7 @@ from golden import encoder
 from golden.model import Linear
 from quant.calibrate import observe_all
 from quant.quantize import rounding
-from quant.quantize.encoder import quantize, quantizers
+from quant.quantize.encoder import quantize
 from quant.quantize.options import Options
 from quant.quantize.quantizers import nearest_codes
 from quant.quantize.rounding import BLOCK, DAMPING, Moments, joint_codes, to_codes, watch
@@ -62,18 +61,10 @@ def test_two_columns_by_hand() -> None:
     assert joint_codes(weight, h * 1e9).tolist() == [[1.0, 0.0]]  # whatever the factor
 
 
-def test_the_larger_moment_goes_first() -> None:
-    """Its weight is rounded to nearest; the other makes up for it, 0.4 + 0.4 * 2 / 1.025."""
-    weight = np.array([[0.4, 0.4]])
-    for order in ([0, 1], [1, 0]):
-        h = np.array([[1.0, 2.0], [2.0, 4.2]])[np.ix_(order, order)]
-        assert joint_codes(weight, h)[:, order].tolist() == [[1.0, 0.0]]
-
-
 @pytest.mark.parametrize("channels", [1, 3, 24])
 def test_the_codes_are_those_of_the_paper(channels: int) -> None:
     weight = np.random.default_rng(2).uniform(-127, 127, (40, channels))
-    h = moments_of(correlated(500, channels, 3)).matrix(centred=True)
+    h = moments_of(correlated(500, channels, 3)).matrix()
     np.testing.assert_array_equal(joint_codes(weight, h), paper_codes(weight, h))
 
 
@@ -82,7 +73,7 @@ def test_columns_that_go_together_change_no_code(
     columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weight = np.random.default_rng(2).uniform(-127, 127, (40, 90))
-    h = moments_of(correlated(500, 90, 3)).matrix(centred=True)
+    h = moments_of(correlated(500, 90, 3)).matrix()
     expected = joint_codes(weight, h)
     monkeypatch.setattr(rounding, "COLUMNS", columns)
     np.testing.assert_array_equal(joint_codes(weight, h), expected)
@@ -92,83 +83,11 @@ def test_more_rows_than_an_int32_has_room_for(monkeypatch: pytest.MonkeyPatch) -
     """131,071 rows of 128 * 128 fit, one more does not."""
     assert (rounding.INT32_ROWS, 131_072 * 128**2) == (131_071, 2**31)
     x = correlated(3 * BLOCK, 4, 11)
-    expected = moments_of(x, 7).matrix(centred=False)
+    expected = moments_of(x, 7).matrix()
     monkeypatch.setattr(rounding, "INT32_ROWS", BLOCK)
     wide = moments_of(x, 7)
-    np.testing.assert_array_equal(wide.matrix(centred=False), expected)
+    np.testing.assert_array_equal(wide.matrix(), expected)
     assert [strip.dtype for strip in wide._strips] == [np.int64]
-
-
-def test_three_columns_are_near_the_best_of_all_codes() -> None:
-    rng = np.random.default_rng(5)
-    steps = np.array(list(product(range(-3, 4), repeat=3)), float)
-    best, joint, nearest = [], [], []
-    for seed in range(100):
-        weight = rng.uniform(-20, 20, (1, 3))
-        h = moments_of(correlated(50, 3, seed)).matrix(centred=False)
-        h += DAMPING * np.diag(h).mean() * np.eye(3)
-        candidates = np.rint(weight) + steps
-        best.append(output_errors(weight.repeat(len(candidates), 0), candidates, h).min())
-        joint.append(output_errors(weight, joint_codes(weight, h), h)[0])
-        nearest.append(output_errors(weight, np.rint(weight), h)[0])
-    assert (np.array(joint) >= np.array(best) * (1 - 1e-9)).all()
-    assert np.mean(joint) < 1.2 * np.mean(best)
-    assert np.mean(nearest) > 1.5 * np.mean(best)
-
-
-def test_no_error_exceeds_half_a_step_of_every_column_of_the_factor() -> None:
-    """|D L|^2 <= sum (L[j, j] / 2)^2 in every row, which no rounding to nearest promises."""
-    weight = np.random.default_rng(6).uniform(-100, 100, (300, 30))
-    h = moments_of(correlated(200, 30, 7)).matrix(centred=True)
-    damped = h + DAMPING * np.diag(h).mean() * np.eye(30)
-    order = np.argsort(np.diag(h), kind="stable")
-    limit = np.square(np.diag(np.linalg.cholesky(damped[np.ix_(order, order)]))).sum() / 4
-    assert output_errors(weight, joint_codes(weight, h), damped).max() <= limit
-    assert output_errors(weight, nearest_codes(weight), damped).max() > limit
-
-
-def test_the_output_is_nearer_also_on_rows_that_were_not_seen() -> None:
-    weight = np.random.default_rng(8).uniform(-127, 127, (50, 40))
-    x = correlated(2000, 40, 9)
-    h = moments_of(x[:1000]).matrix(centred=True)
-    joint, nearest = joint_codes(weight, h), nearest_codes(weight)
-    assert np.abs(joint).max() <= 127
-    for rows in (x[:1000], x[1000:]):
-        errors = [np.square(rows @ (weight - codes).T).mean() for codes in (joint, nearest)]
-        assert errors[0] < 0.5 * errors[1]
-
-
-def test_the_mean_that_a_bias_takes_up_is_no_error() -> None:
-    """With operands far from zero: covariances where the bias is corrected, else moments."""
-    rng = np.random.default_rng(10)
-    weight, bias = rng.normal(0, 0.1, (30, 20)), rng.normal(0, 0.1, 30)
-    x = (correlated(800, 20, 11) / 3 + rng.uniform(20, 80, 20).round()).round().clip(-128, 127)
-    errors = {}
-    for corrected in (True, False):
-        for centred in (True, False):
-            found = quantizers.linear(
-                "layer",
-                weight,
-                bias,
-                1.0,
-                None,
-                input_means=x.mean(axis=0, dtype=np.float64) if corrected else None,
-                to_codes=to_codes(moments_of(x), centred),
-            )
-            acc = x @ found.linear.weight.T.astype(float) + found.linear.bias
-            error = acc * found.weight_scales - (x @ weight.T + bias)
-            errors[corrected, centred] = np.square(error).mean()
-    assert errors[True, True] < 0.9 * errors[True, False]
-    assert errors[False, False] < 0.5 * errors[False, True]
-    assert errors[True, True] < errors[False, False]
-
-
-def test_codes_at_the_end_of_the_range_stay_there() -> None:
-    weight = np.random.default_rng(12).choice([-127.0, -126.6, 126.6, 127.0], (200, 16))
-    h = moments_of(correlated(300, 16, 13)).matrix(centred=False)
-    codes = joint_codes(weight, h)
-    assert np.abs(codes).max() == 127
-    assert (codes == np.rint(codes)).all()
 
 
 def test_operands_that_say_nothing_leave_weights_to_nearest() -> None:
@@ -176,11 +95,11 @@ def test_operands_that_say_nothing_leave_weights_to_nearest() -> None:
     nearest = nearest_codes(weight)
     np.testing.assert_array_equal(joint_codes(weight, np.zeros((6, 6))), nearest)
     constant = moments_of(np.full((50, 6), 77, np.float32))
-    np.testing.assert_array_equal(to_codes(constant, centred=True)(weight), nearest)
+    np.testing.assert_array_equal(to_codes(constant)(weight), nearest)
     few = moments_of(correlated(5, 6, 15))
-    assert to_codes(few, centred=True) is nearest_codes
-    assert to_codes(moments_of(correlated(6, 6, 15)), centred=True) is not nearest_codes
-    assert to_codes(None, centred=True) is nearest_codes
+    assert to_codes(few) is nearest_codes
+    assert to_codes(moments_of(correlated(6, 6, 15))) is not nearest_codes
+    assert to_codes(None) is nearest_codes
 
 
 @pytest.mark.parametrize("value", [0, -128, 5])
@@ -188,7 +107,7 @@ def test_a_constant_channel_is_rounded_by_itself(value: int) -> None:
     weight = np.random.default_rng(16).uniform(-127, 127, (9, 7))
     x = correlated(90, 7, 17)
     x[:, 2] = value
-    codes = joint_codes(weight, moments_of(x).matrix(centred=True))
+    codes = joint_codes(weight, moments_of(x).matrix())
     np.testing.assert_array_equal(codes[:, 2], nearest_codes(weight[:, 2]))
     rest = [0, 1, 3, 4, 5, 6]
     assert (codes[:, rest] != nearest_codes(weight[:, rest])).any()
@@ -203,10 +122,9 @@ def test_moments_are_exact(parts: int) -> None:
     moments = moments_of(x, parts)
     assert moments.rows == len(x)
     products, sums = exact.T @ exact, exact.sum(axis=0)
-    np.testing.assert_array_equal(moments.matrix(centred=False), len(x) * products)
     expected = len(x) * products - np.outer(sums, sums)
-    np.testing.assert_array_equal(moments.matrix(centred=True), expected)
-    assert not moments.matrix(centred=True)[:2].any()
+    np.testing.assert_array_equal(moments.matrix(), expected)
+    assert not moments.matrix()[:2].any()
 
 
 @pytest.mark.parametrize("choices", VARIED)
@@ -270,6 +188,6 @@ def test_what_golden_reads_is_what_counts() -> None:
         for quantized in models:
             scales = np.array(quantized.info["weights"][name]["scales"])
             codes = dict(layers(quantized.model))[name].weight
-            h = moments[operand].matrix(centred=True)
+            h = moments[operand].matrix()
             errors.append(output_errors(weight / scales[:, None], codes, h).sum())
         assert errors[1] < 0.8 * errors[0], name

@@ -54,32 +54,21 @@ def test_the_choice_is_the_best_of_all(seed: int, monkeypatch: pytest.MonkeyPatc
     assert (found.low, found.high) == (best.low, best.high)
 
 
-def test_every_code_is_the_function_rounded() -> None:
-    found = split(observer(rows({4: 12.0})), np.ones((3, 20)), "gelu")
-    x = np.arange(-128, 128)
-    exact = ACTIVATIONS["gelu"].function(x * found.input_scale + found.input_centre)
-    codes = (exact - found.output_zero) / found.output_scale
-    table, low = found.tables
-    assert low is None
-    assert np.abs(table[x & 255] - codes).max() <= 0.5 + 1e-9
-    assert (table.min(), table.max()) == (-128, 127)
+@pytest.mark.parametrize("steps", [1, 256])
+def test_every_code_is_the_function_rounded(steps: int) -> None:
+    """But for the last half step at the top, where high and low half end at 127."""
+    found = split(observer(rows({4: 12.0})), np.ones((3, 20)), "gelu", precise=steps == 256)
+    x, f = np.arange(-128, 128), ACTIVATIONS["gelu"].function
+    codes = f(x * found.input_scale + found.input_centre) - found.output_zero
+    codes = steps * codes / found.output_scale
+    high, low = found.tables
+    made = steps * high.astype(int)[x & 255] + (0 if low is None else low[x & 255])
+    assert np.abs(made - codes.clip(-128 * steps, 127.5 * steps - 0.5)).max() <= 0.5 + 1e-9
+    assert (high.min(), high.max(), low is None) == (-128, 127, steps == 1)
     ends = np.array([-128, 127]) * found.input_scale + found.input_centre
     np.testing.assert_allclose(ends, [found.low, found.high])
-
-
-def test_every_wide_code_is_the_function_rounded() -> None:
-    """But for the last half step at the top, where high and low half end at 127."""
-    found = split(observer(rows({4: 12.0})), np.ones((3, 20)), "gelu", precise=True)
-    x = np.arange(-128, 128)
-    exact = ACTIVATIONS["gelu"].function(x * found.input_scale + found.input_centre)
-    codes = 256 * (exact - found.output_zero) / found.output_scale
-    high, low = found.tables
-    assert low is not None
-    made = 256 * high.astype(int)[x & 255] + low[x & 255]
-    assert np.abs(made - codes.clip(-32768, 127 * 256 + 127)).max() <= 0.5 + 1e-9
-    u = np.array([[0.3] * 20])
-    real = found.hidden(u)[:, :20]
-    assert np.abs(real - ACTIVATIONS["gelu"].function(0.3)).max() < found.input_scale
+    real = found.hidden(np.array([[0.3] * 20]))[:, :20]
+    assert np.abs(real - f(0.3)).max() < found.input_scale
 
 
 def test_without_outliers_nothing_is_copied() -> None:

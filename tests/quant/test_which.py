@@ -70,7 +70,7 @@ def test_a_checkpoint_has_its_own_integers(
         assert main([*arguments, "--model", str(other)]) == 0
         assert store.info_of(own)["checkpoint"]["directory"] == str(other)
     elif main is embed.main:
-        assert "b/model is a classifier" in refusal(
+        assert "b/model is a model of classification" in refusal(
             main, [*arguments, "--model", str(other)], capsys
         )
     else:

@@ -154,7 +154,7 @@ def test_a_file(quantized: Path, data: Path, tmp_path: Path) -> None:
 
 def test_what_other_commands_refuse(model: Path, quantized: Path, data: Path, capsys: Any) -> None:
     line = ["--model", str(model), "--data", str(data), "--quantized", str(quantized)]
-    assert "gives every token a class" in refusal(report.main, line, capsys)
+    assert "is a model of token-classification" in refusal(report.main, line, capsys)
     said = refusal(classify.main, ["a", "--pair", "b", "--quantized", str(quantized)], capsys)
     assert "a model with a class for every token reads one text: give no pair" in said
 

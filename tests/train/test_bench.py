@@ -86,9 +86,7 @@ def test_the_command(quantized, tmp_path, capsys, monkeypatch):
     for row in found["speed"]:
         assert row["speed_of_float"] == row["float_ms"] / row["golden_ms"]
         assert row["speed_of_int8"] == row["int8_ms"] / row["golden_ms"]
-    capsys.readouterr()
-    assert bench.main(["--model", str(MODEL), *FEW, "--batch", "9999"]) == 2
-    assert "--batch 9999 with --tokens 16: 8 of 12 test reviews" in capsys.readouterr().err
+    assert "side golden, texts 4, accuracy_percent" in capsys.readouterr().out
 
 
 def test_a_model_of_another_kind_is_refused(capsys):
