@@ -565,9 +565,7 @@ class Reading:
 
         width: of what the encoder gives. A pooler that the head does not read is left out.
         """
-        arrays: Arrays = {}
-        head = self.family.heads[self.kind]
-        config = self.config
+        arrays, head, config = Arrays(), self.family.heads[self.kind], self.config
         for j, name in enumerate(head.layers):
             name = self.tensors.place(self.prefix, name) if name == POOLER else name
             arrays |= self.tensors.linear(name, f"head.{j}")

@@ -29,7 +29,6 @@ from quant.model.spec import CheckpointError, EncoderSpec
 TOLERANCE = 1e-5
 """Of the largest difference beside the largest output. Equal models differ by 1e-7 or less."""
 
-LENGTHS = (1, 7, 22)
 _UNSEEN = re.compile(
     "dropout|drop_path|initializer|layerscale|encoder_stride|stage_names|_token_id$|"
     "^(pooler_|out_|sbert_ce_)|^(sentence_transformers|auto_map|torch_dtype)$|"
@@ -60,7 +59,7 @@ def proved(checkpoint: Checkpoint) -> Checkpoint:
     differences, outputs = [], []
     sides = [side for w in spec.windows if w for side in (w.before, w.after) if side is not None]
     beyond = max([*sides, 128 if spec.position_bias else 0]) + 2  # all windows, and the buckets
-    lengths = {min(length, spec.max_tokens) for length in (*LENGTHS, beyond)}
+    lengths = {min(length, spec.max_tokens) for length in (1, 7, 22, beyond)}
     for length in {spec.max_tokens} if front else lengths:
         if front:
             pixels = draw.normal(size=(front.channels, front.height, front.width))
