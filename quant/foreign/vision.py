@@ -87,6 +87,9 @@ def _front(reading: Reading, arrays: Arrays, fields: dict[str, Any]) -> None:
             for part, by in (("weight", factors[:, None]), ("bias", factors)):
                 arrays[f"layer.{i}.{ours}.{part}"] = arrays[f"layer.{i}.{ours}.{part}"] * by
     tensors.drop(f"{inside}mask_token")
+    bias = any(arrays[f"layer.{i}.q.bias"].any() for i in range(fields["layers"]))
+    right = config.said("qkv_bias") is not False or not bias
+    check(right, "qkv_bias", False, "true, as the weights")
     embeds = reading.family.heads[reading.kind].task == EMBEDDING
     if tensors.drop(f"{reading.prefix}head.") and embeds:
         reading.notes.append("the mean of the patches takes the place of the pooling by attention")

@@ -201,7 +201,7 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], dict[str, Any], str]] = {
     "image_size": ("vit", "Model", {"image_size": "12"}, {}, "image_size is '12': it must be one"),
     "pairs": ("vit", "Model", {"image_size": [12]}, {}, r"image_size is \[12\]: it must be one"),
     "hidden": ("vit", "Model", {"hidden_size": 12}, {}, "must be rows of 12"),
-    "no bias": ("vit", "Model", {"qkv_bias": False}, {}, "the outputs differ"),
+    "no bias": ("vit", "Model", {"qkv_bias": False}, {}, "qkv_bias is False"),
     "layers": ("vit", "Model", {"num_hidden_layers": 3}, {}, "encoder.layer.2.* is missing"),
     "another size": ("vit", "Model", {}, {"size": 16}, "images of .*16, 16"),
     "no file": ("vit", "Model", {}, {"image_processor_type": None}, "no image processor"),
