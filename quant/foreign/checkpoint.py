@@ -48,16 +48,6 @@ INDEX = f"{WEIGHTS}.index.json"
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 _BUFFERS = ("position_ids", "token_type_ids")
 """Tensors of old checkpoints that hold no weights."""
-_POINTER = b"version https://git-lfs"
-
-
-@dataclass(frozen=True)
-class Twin:
-    """The class of `transformers` that computes the same: its name, folder and options."""
-
-    name: str
-    folder: Path
-    options: Options
 
 
 @dataclass(frozen=True)
@@ -66,8 +56,8 @@ class Checkpoint:
 
     resolved: its tokenizer; front: in its place, the front end of a model of images. One of rows
     has neither. asked: the task that was asked for, None for its own. notes: what was taken
-    otherwise than a reader might expect, a sentence each. twin: for `quant.foreign.proof`, which
-    finds the difference to it.
+    otherwise than a reader might expect, a sentence each. twin: the options of the class that
+    `quant.foreign.proof` compares it with, which finds the difference.
     """
 
     spec: EncoderSpec
@@ -78,7 +68,7 @@ class Checkpoint:
     asked: str | None = None
     notes: tuple[str, ...] = ()
     front: Front | None = None
-    twin: Twin | None = None
+    twin: Options | None = None
     difference: float | None = None
 
 
@@ -102,33 +92,29 @@ def load(
     """
     directory = Path(directory)
     layout = _layout(directory)
-    config_file = layout.encoder / options.CONFIG
-    side = options.TEXT_SIDE if task == TEXT_SIDE else options.IMAGE_SIDE
-    raw = options.read(config_file, side)
-    name = raw["model_type"]
-    family = layouts.FAMILIES.get(name) or vision.FAMILIES.get(name)
-    config = Options(config_file, raw, family.renamed if family else None)
-    source = Tensors(_weights(layout.encoder))
+    file = layout.encoder / options.CONFIG
+    raw = options.read(file, options.TEXT_SIDE if task == TEXT_SIDE else options.IMAGE_SIDE)
+    family = layouts.FAMILIES.get(raw["model_type"]) or vision.FAMILIES.get(raw["model_type"])
+    if family is None:
+        can = ", ".join([*layouts.FAMILIES, *vision.FAMILIES])
+        raise CheckpointError(
+            f"{file}: model_type {raw['model_type']!r} cannot run: {can} can, and "
+            "docs/extending.md shows how to add a family"
+        )
+    config, source = Options(file, raw, family.renamed), Tensors(_weights(layout.encoder))
     try:
-        if family is None:
-            longest = max(source.names, key=len, default="the weights")
-            why = f"no row of quant/foreign/layouts.py says where {longest} stands"
-            can = ", ".join([*layouts.FAMILIES, *vision.FAMILIES])
-            raise CheckpointError(
-                f"model_type {name!r} cannot run: {source.difference() or why}; {can} can, and "
-                "docs/extending.md shows how to add a family"
-            )
-        if resolved is None and name in layouts.FAMILIES:
+        if resolved is None and config.family in layouts.FAMILIES:
             config.complete()
         asked = None if task == TEXT_SIDE else task
-        spec, arrays, notes, kind, front = layouts.load(family, config, source, layout, asked)
+        spec, arrays, notes, front = layouts.load(family, config, source, layout, asked)
         source.refuse_rest()
     except ValueError as error:
-        named = isinstance(error, CheckpointError)
-        place = "" if str(directory) in str(error) else directory if named else config_file
-        raise CheckpointError(f"{place}: {error}" if place else str(error)) from None
-    twin, notes = Twin(kind, layout.encoder, config) if kind else None, [*layout.notes, *notes]
-    found = _fingerprint(layout)
+        place = directory if isinstance(error, CheckpointError) else file
+        raise CheckpointError(
+            str(error) if str(directory) in str(error) else f"{place}: {error}"
+        ) from None
+    found, notes = _fingerprint(layout), [*layout.notes, *notes]
+    twin = config if config.twin else None
     loaded = Checkpoint(spec, arrays, directory, found, None, task, tuple(notes), front, twin)
     if front is not None or spec.rows:
         return loaded
@@ -136,33 +122,36 @@ def load(
 
 
 def _of_texts(loaded: Checkpoint, resolved: Resolved) -> Checkpoint:
-    """With its tokenizer, to whose longest text its positions are cut.
+    """With its tokenizer, to whose longest text, or that of an accelerator, positions are cut.
 
     Raises CheckpointError where the two do not fit.
     """
-    spec, arrays, cut = _cut(loaded.spec, loaded.arrays, resolved)
+    spec, arrays, notes, place = loaded.spec, loaded.arrays, loaded.notes, loaded.directory
+    wanted = min(resolved.tokens or spec.max_tokens, spec.max_tokens)
+    tokens = min(wanted, TOKENS_MAX - spec.position_offset)  # rows before the first token count
+    if tokens < wanted:
+        notes += (
+            f"texts are cut at {tokens:,} tokens, the most that an accelerator takes, where the "
+            f"checkpoint has {wanted:,}",
+        )
+    if tokens < spec.max_tokens:
+        spec = replace(spec, positions=spec.position_offset + tokens)
+        kept = {"embedding.position": arrays["embedding.position"][: spec.positions]}
+        kept |= {name: x[:tokens] for name, x in arrays.items() if name.startswith("rotary.")}
+        if spec.position_bias:
+            kept[position_bias.BIAS] = position_bias.cut(arrays[position_bias.BIAS], tokens)
+        arrays = arrays | kept
     tokenizer, last = TextTokenizer(resolved), resolved.special.get("eos")
+    if tokenizer.rows > spec.vocabulary:
+        raise CheckpointError(
+            f"{place}: the tokenizer has ids up to {tokenizer.rows - 1}, and the embedding "
+            f"{spec.vocabulary} rows: one of the two is of another model"
+        )
+    ends = f"{last}, with which the tokenizer ends a text"
+    options.check(spec.end in (None, last), "eos_token_id", spec.end, ends, place)
     least = tokenizer.least(pair=spec.task == QUESTION_ANSWERING)
-    for right, why in (
-        (
-            tokenizer.rows <= spec.vocabulary,
-            f"the tokenizer has ids up to {tokenizer.rows - 1}, and the embedding "
-            f"{spec.vocabulary} rows: one of the two is of another model",
-        ),
-        (
-            spec.end in (None, last),
-            f"the head reads the token {spec.end} (eos_token_id of config.json), and the tokenizer "
-            f"ends a text with {last}: one of the two is of another model",
-        ),
-        (
-            spec.max_tokens >= least,
-            f"the longest text has {spec.max_tokens} tokens, by its tokenizer, its max_seq_length "
-            f"or its positions: with special tokens it must have {least} or more",
-        ),
-    ):
-        if not right:
-            raise CheckpointError(f"{loaded.directory}: {why}")
-    notes = (*loaded.notes, *cut)
+    room = f"{least} or more tokens, of which some are special, by tokenizer and positions"
+    options.check(tokens >= least, "the longest text", tokens, room, place)
     return replace(loaded, spec=spec, arrays=arrays, resolved=resolved, notes=notes)
 
 
@@ -201,48 +190,26 @@ def _digest(settings: bytes, files: tuple[tuple[Path, int, int, int], ...]) -> s
     return digest.hexdigest()
 
 
-def _cut(
-    spec: EncoderSpec, arrays: Arrays, resolved: Resolved
-) -> tuple[EncoderSpec, Arrays, list[str]]:
-    """The position table down to the longest text of the tokenizer, or of an accelerator."""
-    tokens, notes = min(resolved.tokens or spec.max_tokens, spec.max_tokens), []
-    most = TOKENS_MAX - spec.position_offset  # the rows before the first token count
-    if tokens > most:
-        notes = [
-            f"texts are cut at {most:,} tokens, the most that an accelerator takes, where the "
-            f"checkpoint has {tokens:,}"
-        ]
-        tokens = most
-    if tokens == spec.max_tokens:
-        return spec, arrays, notes
-    rows = spec.position_offset + tokens
-    kept = {"embedding.position": arrays["embedding.position"][:rows]}
-    if spec.position_bias:
-        kept[position_bias.BIAS] = position_bias.cut(arrays[position_bias.BIAS], tokens)
-    kept |= {name: x[:tokens] for name, x in arrays.items() if name.startswith("rotary.")}
-    return replace(spec, positions=rows), arrays | kept, notes
-
-
 def weight_files(directory: Path) -> list[Path]:
     """model.safetensors, else what its index lists, else the one file that there is."""
-    adapter, index = directory / "adapter_config.json", directory / INDEX
-    files = sorted(file for file in directory.glob("*.safetensors") if file.name[0] != ".")
-    whole = [file for file in files if file.name == WEIGHTS]
-    if adapter.is_file() or (files and files[0].name.startswith("adapter")) or not files:
-        there = options.instead(directory)
+    files = {file.name: file for file in directory.glob("*.safetensors") if file.name[0] != "."}
+    if not files or any(directory.glob("adapter_*")):
         raise CheckpointError(
-            f"{directory} has no *.safetensors file with the weights{there and f': {there}'}"
+            f"{directory} has no *.safetensors file with the weights: {options.WANTED}"
         )
-    if whole or (len(files) == 1 and not index.is_file()):
-        return whole or files
+    if WEIGHTS in files:
+        return [files[WEIGHTS]]
+    index = directory / INDEX
+    if len(files) == 1 and not index.is_file():
+        return list(files.values())
     shards: Any = options.json_object(index).get("weight_map") if index.is_file() else None
     listed = sorted({str(name) for name in shards.values()}) if isinstance(shards, dict) else []
-    names = [file.name for file in files]
-    if not listed or not set(listed) <= set(names):
+    if not listed or not set(listed) <= set(files):
+        names = ", ".join(sorted(files))
         raise CheckpointError(
-            f"{index} must say which of {', '.join(names)} are meant, and does of {listed}: copy it"
+            f"{index} must say which of {names} are meant, and does of {listed}: copy it"
         )
-    return [directory / name for name in listed]
+    return [files[name] for name in listed]
 
 
 def _weights(directory: Path) -> dict[str, Floats]:
@@ -257,14 +224,9 @@ def _weights(directory: Path) -> dict[str, Floats]:
 
 def _tensors(file: Path) -> Iterator[tuple[str, Floats]]:
     """Each is freed as it was read when the next one is asked for: a table may be most of it."""
-    data = options.content(file)
-    if data.startswith(_POINTER):
-        raise CheckpointError(
-            f"{file} is a pointer of Git LFS, not the weights: run `git lfs pull` in its folder"
-        )
-    with saying(CheckpointError, f"{file} is not a valid safetensors file", "copy it again"):
-        entries = deserialize(data)
-    del data
+    advice = "copy it again, a pointer of Git LFS by `git lfs pull`"
+    with saying(CheckpointError, f"{file} is not a valid safetensors file", advice):
+        entries = deserialize(file.read_bytes())
     while entries:
         name, entry = entries.pop(0)
         if name.split(".")[-1] in _BUFFERS:

@@ -16,16 +16,10 @@ CONFIG = "config.json"
 IMAGE_SIDE, TEXT_SIDE = "vision", "text"
 HEAD = ("architectures", "id2label", "label2id", "num_labels", "problem_type")
 
-_INSTEAD = {
-    "adapter*": "an adapter: fold it into its model (merge_and_unload in peft) and save that",
-    **dict.fromkeys(("*.bin", "*.pt", "*.pth"), "a pickle, which can run code when it is loaded"),
-    "*.gguf": "GGUF, the weights of llama.cpp",
-    **dict.fromkeys(("*.onnx", "onnx/*.onnx"), "ONNX, a graph with its weights"),
-    **dict.fromkeys(("*.h5", "*.tflite"), "the weights of TensorFlow"),
-    "*.ckpt*": "the weights of TensorFlow or Lightning",
-    "*.msgpack": "the weights of Flax",
-}
-"""Patterns of files that a folder may hold in place of readable weights."""
+WANTED = (
+    "a checkpoint has *.safetensors and config.json; no other format is read (pickles, GGUF, ONNX, "
+    "TensorFlow, Flax), nor an adapter: fold it into its model (merge_and_unload in peft)"
+)
 
 
 def check(right: object, name: str, value: object, allowed: str, file: object = CONFIG) -> None:
@@ -38,19 +32,18 @@ class Options(dict[str, Any]):
     """The options of config.json. One that the file leaves out is taken from its class.
 
     file, family: the config.json and its model_type. given: the options of the file.
-    seen: the names that a loader asked for.
+    seen: the names that a loader asked for. twin: the class of transformers that computes the same
+    as the loader, "" where there is none.
     """
 
     def __init__(
         self, file: Path, given: Mapping[str, Any], renamed: Mapping[str, str] | None = None
     ) -> None:
         names = renamed or {}
-        for old, new in names.items():
-            if old in given and new in given:
-                raise CheckpointError(f"{file}: {old} and {new} are one option: leave one of both")
         self.file, self.family = file, str(given["model_type"])
         self.given = {names.get(name, name): value for name, value in given.items()}
         self.seen: set[str] = {"model_type", *HEAD}
+        self.twin = ""
         super().__init__(self.given)
 
     def __getitem__(self, name: str) -> Any:
@@ -86,14 +79,6 @@ class Options(dict[str, Any]):
         self.update({name: x for name, x in found.items() if name not in HEAD})
 
 
-def instead(folder: Path) -> str:
-    """What lies in the folder in place of a checkpoint, and what to do; "" if nothing is known."""
-    for pattern, what in _INSTEAD.items():
-        if files := sorted(folder.glob(pattern)):
-            return f"{files[0].name} is {what}: give a checkpoint with *.safetensors"
-    return ""
-
-
 def read(file: Path, side: str = IMAGE_SIDE) -> dict[str, Any]:
     """The options in `file`, of a whole model of images and texts those of one side and its head.
 
@@ -101,8 +86,7 @@ def read(file: Path, side: str = IMAGE_SIDE) -> dict[str, Any]:
     Raises CheckpointError for a file that is no JSON object or names no model_type.
     """
     if not file.is_file():
-        there = instead(file.parent) or "is it a Hugging Face checkpoint?"
-        raise CheckpointError(f"{file.parent} has no {CONFIG}: {there}")
+        raise CheckpointError(f"{file.parent} has no {CONFIG}: {WANTED}")
     raw = json_object(file)
     family = raw.get("model_type")
     check(isinstance(family, str), "model_type", family, "the name of a family", file)

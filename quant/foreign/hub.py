@@ -3,7 +3,6 @@
 The only code of the project that uses the network, and only for such a name.
 """
 
-import re
 from pathlib import Path
 
 from cli.machine import BUILD
@@ -16,7 +15,6 @@ from quant.model.spec import CheckpointError
 
 FOLDER = BUILD / "hub"
 
-_NAME = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 _WANTED = [
     *("config.json", "*.safetensors", "model.safetensors.index.json", "adapter_config.json"),
     *(MODULES, SETTINGS, *FILES, *LENGTHS, *PROCESSORS),
@@ -33,19 +31,13 @@ def local(model: Path) -> Path:
     """
     if not str(model).startswith("hub:"):
         return model
-    match = _NAME.fullmatch(str(model))
-    if match is None:
-        raise CheckpointError(
-            f"{model} names no model of the hub: write hub:owner/name, or hub:owner/name@revision "
-            "with a branch, tag or commit"
-        )
     from huggingface_hub import snapshot_download
 
-    repo, revision = match.groups()
-    advice = "check the name and the network, or give the directory of a copy"
+    repo, _, revision = str(model).removeprefix("hub:").partition("@")
+    advice = "check hub:owner/name@revision and the network, or give the directory of a copy"
     with saying(CheckpointError, f"{model} could not be fetched from the hub", advice):
         folder = snapshot_download(
-            repo, revision=revision, cache_dir=FOLDER, allow_patterns=_WANTED
+            repo, revision=revision or None, cache_dir=FOLDER, allow_patterns=_WANTED
         )
     return Path(folder)
 

@@ -14,20 +14,17 @@ import numpy as np
 from golden.model import Window
 from quant.foreign import transformer
 from quant.foreign.config import Options, check
-from quant.foreign.rope import rope
 from quant.foreign.sentence import Layout
 from quant.foreign.tensors import (
     Tensors,
     activation,
     answers_of,
-    head_size,
-    identity,
     integer,
     labels_of,
     number,
 )
 from quant.images.front import Front
-from quant.model.position_bias import BIAS
+from quant.model.position_bias import BIAS, bucketed
 from quant.model.rotary import neighbours, shared, tables
 from quant.model.spec import (
     CLASSIFICATION,
@@ -41,14 +38,13 @@ from quant.model.spec import (
     Arrays,
     CheckpointError,
     EncoderSpec,
+    Floats,
     check_arrays,
 )
 from quant.model.window import CAUSAL
 
 POOLER = "pooler.dense|pooler"
 """Stands for the layer on the first token that belongs to the encoder."""
-MOST = {"layers": 1000, "positions": 1 << 20}
-"""Far beyond every model; more would fill the memory before a tensor is missed."""
 TYPES, LOCAL = "layer_types", "sliding_attention"
 BUCKETS = ("relative_attention_num_buckets", "relative_attention_max_distance")
 
@@ -70,7 +66,8 @@ TABLES = {
 }  # fmt: skip
 """Our names outside of the layers, and those that tensors have in any family."""
 LAYER = ("encoder.layer.{}|encoder.layers.{}|layers.{}|transformer.layer.{}|encoder.block.{}|"
-         "encoder.albert_layer_groups.{}")  # fmt: skip
+         "encoder.albert_layer_groups.0.albert_layers.0")  # fmt: skip
+"""Of ALBERT's first group, whose weights all layers share."""
 PARTS = {
     "q k v": "attn.Wqkv|mixer.Wqkv|attention.qkv_proj|qkv|self_attn.in_proj_",
     **{n[0]: f"attention.self.{n}|attention.{n}|attention.attention.{n}|attention.{n[0]}_lin|"
@@ -104,15 +101,13 @@ class Head:
     """A head: its task and its linear layers, by the names of their tensors.
 
     between: the activation after each but the last; "" for the one that classifier_activation
-    names. norm: of the LayerNorm before the last layer. labels: names that config.json does not
-    have; the last layer then has as many outputs.
+    names. norm: of the LayerNorm before the last layer.
     """
 
     task: str
     layers: tuple[str, ...] = ()
     between: str = ""
     norm: str = ""
-    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -125,10 +120,9 @@ class Family:
     config: fields of EncoderSpec and their options, or functions of all options. fixed: fields that
     every model has. learned: whether there is a table of positions. poolings: what
     classifier_pooling may be. buckets: options or numbers of the table of relative positions.
-    stack: names of the layers where each is not a tensor's own. adapt: a last change of arrays and
-    fields. beside: beginnings of names of tensors that are left out, with a note. renamed: older
-    names of options. must: options of older code, which nothing follows, by the values that they
-    may have.
+    adapt: a last change of arrays and fields. beside: beginnings of names of tensors that are left
+    out, with a note. renamed: older names of options. must: options of older code, which nothing
+    follows, by the values that they may have.
     """
 
     name: str
@@ -138,8 +132,7 @@ class Family:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     learned: bool = True
     poolings: Mapping[str, str] = field(default_factory=dict)
-    buckets: tuple[str | int, str | int] | None = None
-    stack: Callable[[Options, str], list[str]] | None = None
+    buckets: tuple[str | int, ...] = ()
     adapt: Callable[["Reading", Arrays, dict[str, Any]], None] | None = None
     beside: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
@@ -161,36 +154,14 @@ _CONFIG: dict[str, str | Callable[[Options], Any]] = {
 
 def _causal(config: Options) -> tuple[Window, ...]:
     """All layers of a decoder are causal, unless is_causal takes that back."""
-    decoder, causal = config.said("is_decoder"), config.said("is_causal")
-    causal = decoder if causal is None else causal
-    whole = "left out without is_decoder: the mask then depends on padding and implementation"
-    check(decoder or not causal, "is_causal", causal, whole)
+    causal = config.said("is_decoder") and config.said("is_causal") is not False
     return (CAUSAL,) * integer(config, "num_hidden_layers") if causal else ()
-
-
-def _factorised(config: Options) -> int:
-    size, hidden = integer(config, "embedding_size"), integer(config, "hidden_size")
-    check(size <= hidden, "embedding_size", size, f"at most hidden_size, {hidden}, until projected")
-    return size
 
 
 def _groups(config: Options) -> int:
     """Heads of K and V, 0 for as many as of Q."""
     name, heads = "num_key_value_heads", integer(config, "num_attention_heads")
-    groups = heads if config.get(name) is None else integer(config, name)
-    right = groups >= 1 and heads % groups == 0
-    check(right, name, groups, f"a divisor of num_attention_heads, {heads}")
-    return 0 if groups == heads else groups
-
-
-def _albert_layers(config: Options, layer: str) -> list[str]:
-    """The layers of a group share weights."""
-    names = ("num_hidden_layers", "num_hidden_groups", "inner_group_num")
-    layers, groups, inner = (integer(config, name) for name in names)
-    check(1 <= groups <= layers, names[1], groups, f"1 to num_hidden_layers, {layers}")
-    check(inner >= 1, names[2], inner, "1 or more")
-    found = (layer.format(int(i / (layers / groups))) for i in range(layers))
-    return [f"{name}.albert_layers.{j}" for name in found for j in range(inner)]
+    return 0 if config.get(name) is None else integer(config, name) % max(heads, 1)
 
 
 def _windows(config: Options) -> tuple[Window | None, ...]:
@@ -203,10 +174,8 @@ def _masked(reading: "Reading", arrays: Arrays, fields: dict[str, Any]) -> None:
     """ESM's token_dropout: training masked 0.15 * 0.8 of the embeddings, and a mask is zero."""
     if reading.config["token_dropout"]:
         mask, table = integer(reading.config, "mask_token_id"), arrays["embedding.token"]
-        rows = f"a row of the embedding, 0 to {len(table) - 1}"
-        check(0 <= mask < len(table), "mask_token_id", mask, rows)
         arrays["embedding.token"] = (table * (1 - 0.15 * 0.8)).astype(np.float32)
-        arrays["embedding.token"][mask] = 0
+        arrays["embedding.token"][mask : mask + 1] = 0
         fields["unread"] = mask
 
 
@@ -224,43 +193,35 @@ def _task_added(_: "Reading", arrays: Arrays, fields: dict[str, Any]) -> None:
         arrays["embedding.type"] = arrays["embedding.type"] + task[0]
 
 
-def _heads(
-    sequence: Head, choice: tuple[str, ...] = (), words: str = "classifier", answer: bool = True
-) -> dict[str, Head]:
-    """The heads that families have for texts, tokens, questions and choices, and none at all."""
-    asked = Head(QUESTION_ANSWERING, ("qa_outputs",), labels=("start", "end"))
-    chosen = Head(REGRESSION, choice, sequence.between, labels=("score",))
+_BARE = Head(EMBEDDING)
+_WORDS = Head(TOKEN_CLASSIFICATION, ("classifier",))
+
+
+def _heads(sequence: Head) -> dict[str, Head]:
+    """The heads that most families have for texts, tokens and questions, and none at all."""
     return {
         "ForSequenceClassification": sequence,
-        "ForTokenClassification": Head(TOKEN_CLASSIFICATION, (words,)),
-        **({"ForQuestionAnswering": asked} if answer else {}),
-        **({"ForMultipleChoice": chosen} if choice else {}),
-        "Model": Head(EMBEDDING),
+        "ForTokenClassification": _WORDS,
+        "ForQuestionAnswering": Head(QUESTION_ANSWERING, ("qa_outputs",)),
+        "Model": _BARE,
     }
 
 
-_ON_POOLER, _ON_FIRST = (POOLER, "classifier"), ("classifier.dense", "classifier.out_proj")
-_POOLED = Head(CLASSIFICATION, _ON_POOLER, "tanh")
+_POOLED = Head(CLASSIFICATION, (POOLER, "classifier"), "tanh")
+_ON_FIRST = ("classifier.dense", "classifier.out_proj")
 _FIRST = Head(CLASSIFICATION, _ON_FIRST, "tanh")
-_NEXT = {"ForNextSentencePrediction": Head(
-    CLASSIFICATION, (POOLER, "cls.seq_relationship"), "tanh", labels=("is next", "is not next")
-)}  # fmt: skip
 _CAUSAL: dict[str, Any] = {"windows": _causal}
 _ROBERTA: dict[str, Any] = {
-    "heads": _heads(_FIRST, _ON_POOLER),
+    "heads": _heads(_FIRST),
     "config": _CAUSAL | {"position_offset": lambda config: integer(config, "pad_token_id") + 1},
 }
-_DISTIL = ("pre_classifier", "classifier")
 _SIDE = ("vision_model.", "visual_projection.", "logit_scale")
-_BARE, _PROJECTED = Head(EMBEDDING), Head(EMBEDDING, ("text_projection",))
+_PROJECTED = Head(EMBEDDING, ("text_projection",))
 _PRE = {"norm": "pre", "embedding_norm": False}
 _GATED = {"rotary": True, "gated": True}
 _T5: dict[str, Any] = {
     "prefixes": ("transformer",),
-    "heads": {
-        "EncoderModel": Head(EMBEDDING),
-        "ForTokenClassification": Head(TOKEN_CLASSIFICATION, ("classifier",)),
-    },
+    "heads": {"EncoderModel": _BARE, "ForTokenClassification": _WORDS},
     "config": {
         "layers": "num_layers",
         "hidden": "d_model",
@@ -278,19 +239,17 @@ _T5: dict[str, Any] = {
     "adapt": _undivided,
     "beside": ("decoder.",),
 }
-_MODERN: dict[str, Any] = {"layers": ("head.dense", "classifier"), "norm": "head.norm"}
+_MODERN = {"SequenceClassification": CLASSIFICATION, "TokenClassification": TOKEN_CLASSIFICATION,
+           "QuestionAnswering": QUESTION_ANSWERING}  # fmt: skip
 
 FAMILIES: dict[str, Family] = {
-    "albert": Family(
-        "Albert", ("albert",), _heads(_POOLED, _ON_POOLER), {"embedding_size": _factorised},
-        stack=_albert_layers,
-    ),
-    "bert": Family("Bert", ("bert",), _heads(_POOLED, _ON_POOLER) | _NEXT, _CAUSAL),
+    "albert": Family("Albert", ("albert",), _heads(_POOLED), {"embedding_size": "embedding_size"}),
+    "bert": Family("Bert", ("bert",), _heads(_POOLED), _CAUSAL),
     "bert2rtl-fused": Family(
         "bert2rtl-fused", (), {"": Head(CLASSIFICATION, ("classifier",))}, beside=("mlm.",)
     ),
     transformer.OWN: Family(
-        transformer.OWN, (), {"": Head(CLASSIFICATION, ("classifier",)), "Model": Head(EMBEDDING)},
+        transformer.OWN, (), {"": Head(CLASSIFICATION, ("classifier",)), "Model": _BARE},
         transformer.CONFIG | {"kv_heads": _groups}, {"types": 0}, learned=False, buckets=BUCKETS,
         adapt=lambda reading, *found: transformer.finish(reading.config, *found),
     ),
@@ -309,20 +268,20 @@ FAMILIES: dict[str, Family] = {
     ),
     "data2vec-text": Family("Data2VecText", ("data2vec_text",), **_ROBERTA),
     "distilbert": Family(
-        "DistilBert", ("distilbert",), _heads(Head(CLASSIFICATION, _DISTIL, "relu"), _DISTIL),
+        "DistilBert", ("distilbert",),
+        _heads(Head(CLASSIFICATION, ("pre_classifier", "classifier"), "relu")),
         {"layers": "n_layers", "hidden": "dim", "heads": "n_heads", "ffn": "hidden_dim",
          "activation": "activation"},
         {"types": 0, "epsilon": 1e-12},
     ),
     "electra": Family(
         "Electra", ("electra",), _heads(Head(CLASSIFICATION, _ON_FIRST, "gelu")),
-        _CAUSAL | {"embedding_size": lambda c: _factorised(c) % integer(c, "hidden_size")},
+        _CAUSAL | {"embedding_size": lambda c:
+                   integer(c, "embedding_size") % max(integer(c, "hidden_size"), 1)},
     ),
-    "ernie": Family(
-        "Ernie", ("ernie",), _heads(_POOLED, _ON_POOLER) | _NEXT, _CAUSAL, adapt=_task_added
-    ),
+    "ernie": Family("Ernie", ("ernie",), _heads(_POOLED), _CAUSAL, adapt=_task_added),
     "esm": Family(
-        "Esm", ("esm",), _heads(_FIRST, answer=False),
+        "Esm", ("esm",), _heads(_FIRST),
         {
             "embedding_norm": lambda c: bool(c["emb_layer_norm_before"]),
             "rotary": lambda c: c["position_embedding_type"] == "rotary",
@@ -332,49 +291,41 @@ FAMILIES: dict[str, Family] = {
         },
         {"types": 0, "norm": "pre", "activation": "gelu"},
         adapt=_masked, beside=("contact_head.",),
-        must={"hidden_act": ("gelu",), "position_embedding_type": ("rotary", "absolute")},
+        must={"position_embedding_type": ("rotary", "absolute")},
     ),
     "eurobert": Family(
         "EuroBert", ("model",),
-        _heads(Head(CLASSIFICATION, ("dense", "classifier"), "gelu"), answer=False),
+        _heads(Head(CLASSIFICATION, ("dense", "classifier"), "gelu")),
         {"epsilon": "rms_norm_eps", "kv_heads": _groups},
         _PRE | _GATED | {"types": 0, "rms_norm": True},
         poolings={"bos": "first", "mean": "mean"},
         must={"clf_pooling": ("late",)},  # of its remote code, which calls classifier_pooling so
     ),
     "gte": Family(
-        "Gte", ("gte", "new"), _heads(_POOLED, answer=False), fixed=_GATED,
+        "Gte", ("gte", "new"), _heads(_POOLED), fixed=_GATED,
         must={"position_embedding_type": ("rope",), "layer_norm_type": ("layer_norm",),
               "logn_attention_scale": (False,)},
     ),
     "jina_embeddings_v3": Family(
         "JinaEmbeddingsV3", ("roberta",), _heads(_FIRST), fixed={"rotary": True}
     ),
-    "megatron-bert": Family(
-        "MegatronBert", ("bert",), _heads(_POOLED, _ON_POOLER) | _NEXT, _CAUSAL, _PRE
-    ),
+    "megatron-bert": Family("MegatronBert", ("bert",), _heads(_POOLED), _CAUSAL, _PRE),
     "modernbert": Family(
         "ModernBert", ("model",),
-        {
-            "Model": Head(EMBEDDING),
-            "ForSequenceClassification": Head(CLASSIFICATION, **_MODERN),
-            "ForTokenClassification": Head(TOKEN_CLASSIFICATION, **_MODERN),
-            "ForQuestionAnswering":
-                Head(QUESTION_ANSWERING, labels=("start", "end"), **_MODERN),
-            "ForMultipleChoice": Head(REGRESSION, labels=("score",), **_MODERN),
-        },
+        {"Model": _BARE, **{f"For{kind}": Head(task, ("head.dense", "classifier"), norm="head.norm")
+                            for kind, task in _MODERN.items()}},
         {"activation": "hidden_activation", "epsilon": "norm_eps", "windows": _windows},
         _GATED | {"types": 0, "norm": "pre", "first_norm": False},
         poolings={"cls": "first", "mean": "mean"},
     ),
     # In MPNet's code, whatever config.json says: padding is 1, and these are the buckets.
     "mpnet": Family(
-        "MPNet", ("mpnet",), _heads(_FIRST, _ON_POOLER), fixed={"types": 0, "position_offset": 2},
+        "MPNet", ("mpnet",), _heads(_FIRST), fixed={"types": 0, "position_offset": 2},
         buckets=(32, 128),
     ),
     "mt5": Family("MT5", **_T5),
     "nomic_bert": Family(
-        "NomicBert", ("nomic_bert",), _heads(_POOLED, answer=False), fixed=_GATED,
+        "NomicBert", ("nomic_bert",), _heads(_POOLED), fixed=_GATED,
         renamed={"n_embd": "hidden_size", "n_head": "num_attention_heads", "n_layer":
                  "num_hidden_layers", "n_inner": "intermediate_size", "n_positions":
                  "max_position_embeddings", "layer_norm_epsilon": "layer_norm_eps",
@@ -393,11 +344,12 @@ FAMILIES: dict[str, Family] = {
 
 def load(
     family: Family, config: Options, tensors: Tensors, layout: Layout, task: str | None
-) -> tuple[EncoderSpec, Arrays, list[str], str, Front | None]:
-    """The spec and arrays of a checkpoint, notes on it, its class in `transformers`, its front end.
+) -> tuple[EncoderSpec, Arrays, list[str], Front | None]:
+    """The spec and arrays of a checkpoint, notes on it and its front end.
 
-    task: the one that is asked for, None for the checkpoint's own. Raises CheckpointError for a
-    tensor that is missing, an option that no row follows, and a head that nothing here computes.
+    config takes the name of its class in `transformers`. task: the one that is asked for, None for
+    the checkpoint's own. Raises CheckpointError for a tensor that is missing, an option that no row
+    follows, and a head that nothing here computes.
     """
     for name, allowed in family.must.items():
         value = config.said(name)
@@ -422,16 +374,16 @@ def load(
             arrays = neighbours(arrays, f"layer.{i}", spec.head_size, spec.head_size)
         if spec.kv_heads:
             arrays = shared(arrays, f"layer.{i}", spec.heads, spec.kv_heads)
-    twin = f"{family.name}{reading.kind}" if family.prefixes else ""
-    return spec, arrays, reading.notes, twin, reading.front
+    config.twin = f"{family.name}{reading.kind}" if family.prefixes else ""
+    return spec, arrays, reading.notes, reading.front
 
 
 class Reading:
     """A checkpoint as a row of the table reads it.
 
     prefix: how the names of its encoder's tensors begin. layer, parts: LAYER and PARTS as its
-    tensors have them. asked: a task, or None. kind: that of its head. notes: on what was chosen.
-    front: made by `adapt` for a model of images.
+    tensors have them. kind: that of its head. notes: on what was chosen. front: made by `adapt` for
+    a model of images.
     """
 
     def __init__(
@@ -441,26 +393,25 @@ class Reading:
         prefixes = (f"{name}." for name in family.prefixes)
         self.prefix = next(filter(tensors.begin, prefixes), "")
         self.front: Front | None = None
-        self.asked = asked
         left = {f"{self.prefix}{name}" for name in family.beside} | set(family.beside)
         dropped = {n.removeprefix(self.prefix).split(".")[0] for n in tensors.drop(*left)}
         out = f"{' and '.join(sorted(dropped))} is left out: nothing here computes it"
         self.notes = [out] if dropped else []
-        self.kind = self._choose()
+        self.kind = self._choose(asked)
         layers = [f"{self.prefix}{name}" for name in LAYER.split("|")]
         there = [name for name in layers if tensors.begin(name.split("{")[0])]
         self.layer, self.parts = (there or layers)[0], dict(PARTS)
 
-    def _choose(self) -> str:
+    def _choose(self, asked: str | None) -> str:
         """The kind of the head, by the task that is asked for.
 
         Without one config.json names the kind (architectures), or without that name the tensors
         behind the encoder do.
         """
-        family, tensors, asked = self.family, self.tensors, self.asked
+        family, tensors = self.family, self.tensors
         alone = {*_ALONE, *(["head"] if family.fixed.get("given") else [])}  # of SigLIP's pooling
         encoder = (self.prefix,) if self.prefix else tuple(f"{name}." for name in alone)
-        behind = [name for name in sorted(tensors.names) if not name.startswith(encoder)]
+        behind = [name for name in sorted(tensors) if not name.startswith(encoder)]
         fitting = [kind for kind, head in family.heads.items() if self._fits(head, behind)]
         bare = [kind for kind, head in family.heads.items() if head.task == EMBEDDING]
         if asked == EMBEDDING and bare and (family.prefixes or self.config.said("rows")):
@@ -470,20 +421,19 @@ class Reading:
             return bare[0]
         if not family.prefixes:
             return next(iter(family.heads))
-        names, classes = [f"{family.name}{kind}" for kind in family.heads], None
+        names, classes = [f"{family.name}{x}" for x in family.heads], self.config["architectures"]
+        said, found = f"architectures {classes}", fitting
         if asked is not None:
             tasks = (asked, CLASSIFICATION if asked in (MULTI_LABEL, REGRESSION) else asked)
-            found = [kind for kind in fitting if family.heads[kind].task in tasks]
-        elif classes := self.config["architectures"]:
-            classes = classes if isinstance(classes, list) else [classes]
-            found = [str(x).removeprefix(family.name) for x in classes if str(x) in names]
-        else:
-            found = fitting
-            named = f"{family.name}{''.join(found[:1])}"
-            self.notes.insert(0, f"config.json names no architectures: by its weights {named}")
+            said, found = f"the task {asked}", [x for x in found if family.heads[x].task in tasks]
+        elif classes:
+            classes = map(str, classes if isinstance(classes, list) else [classes])
+            found = [name.removeprefix(family.name) for name in classes if name in names]
+        elif found:
+            named = f"by its weights {family.name}{found[0]}"
+            self.notes.insert(0, f"config.json names no architectures: {named}")
         if found:
             return found[0]
-        said = f"the task {asked}" if asked else f"architectures {classes}"
         raise CheckpointError(
             f"config.json: {said}, and the weights have {', '.join(behind[:3]) or 'no head'}: "
             f"nothing here computes its head, which must be that of {' or '.join(names)}; "
@@ -494,12 +444,9 @@ class Reading:
         """Whether the tensors behind the encoder are those of this head."""
         layers = [name for name in (*head.layers, head.norm) if name and name != POOLER]
         needed = {f"{name}.weight" for name in layers}
-        last = self.tensors.width(f"{head.layers[-1]}.weight") if head.layers else 0
         pooled = f"{self.tensors.place(self.prefix, POOLER)}.weight" in self.tensors
-        return (
+        return (pooled or POOLER not in head.layers) and (
             needed <= set(behind) <= needed | {f"{name}.bias" for name in layers}
-            and (POOLER not in head.layers or pooled)
-            and (not head.labels or last == len(head.labels))
         )
 
     def encoder(self) -> tuple[Arrays, dict[str, Any]]:
@@ -523,20 +470,21 @@ class Reading:
                 arrays |= tensors.norm(source, name, not fields.get("rms_norm"))
             elif name.endswith("projection"):
                 arrays |= tensors.linear(source, name)
-            elif name == BIAS:
-                count, far = (x if isinstance(x, int) else integer(self.config, x)
-                              for x in family.buckets or ())  # fmt: skip
-                rows = len(arrays.get("embedding.position", ())) or fields["positions"]
-                tokens = rows - fields.get("position_offset", 0)
-                arrays |= tensors.position_bias(f"{source}.weight", count, far, tokens)
-                fields["position_bias"] = True
             else:
-                arrays[name] = tensors.table(f"{source}.weight")
+                arrays[name] = tensors.take(f"{source}.weight")
+                right, shape = arrays[name].ndim == 2, arrays[name].shape
+                check(right, f"the shape of {source}", shape, "a row for each entry")
+        if BIAS in arrays:
+            of = [x if isinstance(x, int) else integer(self.config, x) for x in family.buckets]
+            right = 4 <= of[0] == len(arrays[BIAS]) and of[1] > of[0] // 4
+            allowed = f"{len(arrays[BIAS])}, as the table has rows, 4 or more, and above a fourth"
+            check(right, " and ".join(BUCKETS), of, allowed)
+            rows = len(arrays.get("embedding.position", ())) or fields["positions"]
+            arrays[BIAS] = bucketed(arrays[BIAS], rows - fields.get("position_offset", 0), of[1])
+            fields["position_bias"] = True
         twice = ("shared", "encoder.embed_tokens", "embeddings.position_embeddings")
         tensors.drop(*(f"{self.prefix}{name}." for name in twice[: 3 if rotary else 2]))
         layers = [self.layer.format(i) for i in range(fields["layers"])]
-        layers = family.stack(self.config, self.layer) if family.stack else layers
-        fields["layers"] = len(layers)
         own = {name: self._layer(name, fields) for name in dict.fromkeys(layers)}
         for i, name in enumerate(layers):
             arrays |= {f"layer.{i}.{part}": array for part, array in own[name].items()}
@@ -555,26 +503,25 @@ class Reading:
         family, config = self.family, self.config
         if family.fixed.get("rotary"):
             config.complete()  # its class makes rope_parameters of older options
-        fields: dict[str, Any] = {}
-        for name, option in (_CONFIG | dict(family.config)).items():
-            if name in family.fixed:
-                continue
-            if callable(option):
-                fields[name] = option(config)
-                continue
-            read: Any = {"activation": activation, "epsilon": number}.get(name, integer)
-            fields[name] = read(config, option)
-            if name in MOST:
-                check(fields[name] <= MOST[name], option, fields[name], f"at most {MOST[name]:,}")
+        readers: dict[str, Callable[[Options, str], Any]]
+        readers = {"activation": activation, "epsilon": number}
+        fields = {
+            name: option(config) if callable(option) else readers.get(name, integer)(config, option)
+            for name, option in (_CONFIG | dict(family.config)).items()
+            if name not in family.fixed
+        }
         fields |= family.fixed
         if "head_size" not in fields:
-            fields["head_size"] = head_size(fields["hidden"], fields["heads"])
+            heads, hidden = fields["heads"], fields["hidden"]
+            right = heads > 0 and hidden % heads == 0
+            check(right, "the number of heads", heads, f"a divisor of the hidden size, {hidden}")
+            fields["head_size"] = hidden // heads
         return fields
 
     def _layer(self, layer: str, fields: dict[str, Any]) -> Arrays:
         """The arrays of one layer, by their names below it."""
         arrays: Arrays = {}
-        times = fields["heads"] // (fields.get("kv_heads") or fields["heads"])
+        times = fields["heads"] // fields["kv_heads"] if fields.get("kv_heads") else 1
         free = [ours for ours in PARTS if " " in ours]
         free += [] if fields.get("gated") else ["ffn.gate"]
         free += [] if fields.get("first_norm", True) else ["norm1"]
@@ -587,8 +534,7 @@ class Reading:
             if ours.startswith("norm"):
                 arrays |= self.tensors.norm(name, ours, not fields.get("rms_norm"))
             else:
-                shares = [times if part == "q" else 1 for part in parts]
-                arrays |= self.tensors.linear(name, *parts, shares=shares)
+                arrays |= self.tensors.linear(name, *parts, times=times)
         return arrays
 
     def _rotate(self, arrays: Arrays, fields: dict[str, Any], bases: Any) -> None:
@@ -596,33 +542,22 @@ class Reading:
 
         bases: of each layer, or True, where rope_parameters has them by the types of the layers.
         """
-        config, size, layers = self.config, fields["head_size"], fields["layers"]
-        own = config.said("head_dim")
-        right = size % 2 == 0 and own in (None, size)
-        check(right, "head_dim", own or size, f"{size}, the hidden size over the heads, and even")
+        config, size = self.config, fields["head_size"]
+        check(size % 2 == 0, "the size of a head", size, "even with rotary positions")
         if bases is not True:
             kinds, given = bases, {base: {"rope_theta": base} for base in bases}
         else:
-            kinds = config.said(TYPES) or ["full_attention"] * layers
-            right = isinstance(kinds, list) and len(kinds) == layers
-            check(right, TYPES, kinds, f"one for each of the {layers} layers")
+            kinds = config.said(TYPES) or ["full_attention"] * fields["layers"]
             given = config["rope_parameters"] or {"rope_theta": config["rope_theta"]}
         used = [kind for kind in dict.fromkeys(kinds) if kind is not None]
         end = "rotary_embeddings.inv_freq"
-        kept = sorted((name for name in self.tensors.names if name.endswith(end)), key=len)
+        kept = sorted((name for name in self.tensors if name.endswith(end)), key=len)
         saved = [self.tensors.take(name) for name in kept]  # of each layer in old files of ESM
         for j, kind in enumerate(used):
             named = isinstance(given, dict) and kind in given
-            frequencies, factor = rope(given[kind] if named else given, size)
-            frequencies = saved[0].astype(np.float32) if saved else frequencies
-            right, halves = frequencies.shape == (size // 2,), f"({size // 2},), half of a head"
-            check(right, f"the shape of {kept[:1]}", frequencies.shape, halves)
-            cos_sin = tables(frequencies, fields["positions"], size)
+            found = saved[0] if saved else _frequencies(given[kind] if named else given, size)
+            cos_sin = tables(found.reshape(size // 2), fields["positions"], size)
             arrays |= {f"rotary.{j}.{n}": x for n, x in zip(("cos", "sin"), cos_sin, strict=True)}
-            for i in (i for i in range(layers) if kinds[i] == kind):
-                for name in (f"layer.{i}.{k}.{part}" for k in "qk" for part in ("weight", "bias")):
-                    # what turns is at most 1: Q and K take the factor
-                    arrays[name] = arrays[name] * np.float32(factor)
         fields["rotary"] = tuple(None if x is None else used.index(x) for x in kinds)
 
     def head(self, width: int) -> tuple[Arrays, dict[str, Any]]:
@@ -630,51 +565,63 @@ class Reading:
 
         width: of what the encoder gives. A pooler that the head does not read is left out.
         """
-        arrays: Arrays = {}
-        head = self.family.heads[self.kind]
-        config = self.config
+        arrays, head, config = Arrays(), self.family.heads[self.kind], self.config
         for j, name in enumerate(head.layers):
             name = self.tensors.place(self.prefix, name) if name == POOLER else name
             arrays |= self.tensors.linear(name, f"head.{j}")
         if POOLER not in head.layers:
             self.tensors.drop(f"{self.prefix}pooler.")
-        fields: dict[str, Any] = {"task": head.task, "labels": head.labels}
+        fields: dict[str, Any] = {"task": head.task, "labels": ()}
         if head.task == EMBEDDING:
             fields["pooling"] = self.layout.pooling
             if not head.layers:
-                return identity(width), fields
+                zeros = np.zeros(width, np.float32)
+                return {"head.0.weight": np.diag(zeros + 1), "head.0.bias": zeros}, fields
             return arrays, fields | {"width": len(arrays["head.0.weight"])}
-        last, between = arrays[f"head.{len(head.layers) - 1}.weight"], head.between
+        count, between = len(arrays[f"head.{len(head.layers) - 1}.weight"]), head.between
         if head.norm:
             between = activation(config, "classifier_activation")
             arrays |= self.tensors.norm(head.norm, "head.norm")
             fields["head_norm"] = True
         fields["head_activations"] = (between,) * (len(head.layers) - 1)
-        right, names = len(head.labels) in (0, len(last)), " and ".join(head.labels)
-        check(right, f"the number of outputs of {head.layers[-1]}", len(last), f"that of {names}")
         if head.task in EVERY_TOKEN:
-            labels = head.labels or labels_of(config, last)
-            return arrays, fields | {"labels": labels, "pooling": "none"}
+            asked = head.task == QUESTION_ANSWERING
+            fields["labels"] = ("start", "end") if asked else labels_of(config, count)
+            return arrays, fields | {"pooling": "none"}
         if poolings := self.family.poolings:
             name = config["classifier_pooling"]
             check(name in poolings, "classifier_pooling", name, " or ".join(poolings))
             fields["pooling"] = poolings[name]
-        if not head.labels:
-            fields |= answers_of(config, last)
+        fields |= answers_of(config, count)
         function = self.layout.function if self.family.prefixes else None
-        if not head.labels and function is not None:  # a CrossEncoder: scores, one each or several
-            one = len(fields["labels"]) == 1
+        if function is not None:  # a CrossEncoder: scores, one each or several
             fields["task"] = MULTI_LABEL if function == SIGMOID else CLASSIFICATION
-            fields |= {"task": REGRESSION, "function": function or SIGMOID} if one else {}
+            fields |= {"task": REGRESSION, "function": function or SIGMOID} if count == 1 else {}
         return arrays, fields
+
+
+def _frequencies(parameters: Any, size: int) -> Floats:
+    """1 / (factor theta^(2 i / size)) of pair i; factor is 1 but for the type linear.
+
+    In float32, as transformers (modeling_rope_utils).
+    """
+    check(isinstance(parameters, dict), "rope_parameters", parameters, "rope_type and rope_theta")
+    kind, one = parameters.get("rope_type", "default"), np.float32(1)
+    check(kind in ("default", "linear"), "rope_type", kind, "default or linear")
+    exponents = np.arange(0, size, 2, dtype=np.float32) / np.float32(size)
+    factor = number(parameters, "factor") if kind == "linear" else 1.0
+    with np.errstate(all="ignore"):
+        found = one / np.float32(number(parameters, "rope_theta")) ** exponents / np.float32(factor)
+    check(np.isfinite(found).all(), "rope_parameters", parameters, "of finite frequencies")
+    return found.astype(np.float32)
 
 
 def _widen(arrays: Arrays, fields: dict[str, Any]) -> None:
     """A factorised embedding in the hidden size, centred: its norm then reads as before."""
     hidden, size = fields["hidden"], fields["embedding_size"]
     for key in [k for k in arrays if k.startswith("embedding.") and "projection" not in k]:
-        right = arrays[key].shape[-1:] == (size,)
-        check(right, "embedding_size", size, f"as {key} has it, of shape {arrays[key].shape}")
+        right = arrays[key].shape[-1:] == (size,) and size <= hidden
+        check(right, "embedding_size", size, f"as {key} {arrays[key].shape}, and at most {hidden}")
         x = arrays[key].astype(np.float64)
         if key.endswith(("token", "position", "type")):
             x = x - x.mean(axis=-1, keepdims=True)

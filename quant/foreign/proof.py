@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.foreign.checkpoint import Checkpoint, Twin, load, weight_files
+from quant.foreign.checkpoint import Checkpoint, load, weight_files
 from quant.foreign.config import Options
 from quant.images.files import saying
 from quant.model import float_model
@@ -29,12 +29,12 @@ from quant.model.spec import CheckpointError, EncoderSpec
 TOLERANCE = 1e-5
 """Of the largest difference beside the largest output. Equal models differ by 1e-7 or less."""
 
-LENGTHS = (1, 7, 22)
-_LENGTHS = ("original_max_position_embeddings", "relative_attention_max_distance")
 _UNSEEN = re.compile(
-    "dropout|initializer|_token_id$|^(sentence_transformers|auto_map|torch_dtype)$|^sbert_ce_"
+    "dropout|drop_path|initializer|layerscale|encoder_stride|stage_names|_token_id$|"
+    "^(pooler_|out_|sbert_ce_)|^(sentence_transformers|auto_map|torch_dtype)$|"
+    "^(head_dim|num_channels|num_register_tokens|patch_size|projection_dim)$"
 )
-"""Options that change no output: of training, of the tokenizer, of what is read elsewhere."""
+"""Options that change no output: of training, of the tokenizer, of what tensors or others say."""
 
 
 def proved(checkpoint: Checkpoint) -> Checkpoint:
@@ -49,15 +49,17 @@ def proved(checkpoint: Checkpoint) -> Checkpoint:
     if twin is None:
         return checkpoint
     if find_spec("torch") is None:
-        if unread := _unread(twin.options):
+        if unread := _unread(twin):
             raise CheckpointError(
-                f"{twin.options.file}: {', '.join(unread)}: no loader reads that: install torch, "
+                f"{twin.file}: {', '.join(unread)}: no loader reads that: install torch, "
                 "and it is tried whether the outputs depend on it"
             )
         return checkpoint
-    theirs, furthest, largest = _model(twin), [0.0], [0.0]
-    draw, types = np.random.default_rng(1), None
-    lengths = {min(length, spec.max_tokens) for length in (*LENGTHS, _beyond(twin, spec))}
+    theirs, draw, types = _model(twin), np.random.default_rng(1), None
+    differences, outputs = [], []
+    sides = [side for w in spec.windows if w for side in (w.before, w.after) if side is not None]
+    beyond = max([*sides, 128 if spec.position_bias else 0]) + 2  # all windows, and the buckets
+    lengths = {min(length, spec.max_tokens) for length in (1, 7, 22, beyond)}
     for length in {spec.max_tokens} if front else lengths:
         if front:
             pixels = draw.normal(size=(front.channels, front.height, front.width))
@@ -71,14 +73,13 @@ def proved(checkpoint: Checkpoint) -> Checkpoint:
         wanted = _outputs(theirs, spec, batch)
         arrays = Doubles(checkpoint.arrays | {"embedding.token": rows})
         found = float_model.run(spec, arrays, np.arange(length, dtype=np.int32), types)
-        furthest.append(float(np.abs(found - wanted).max()))
-        largest.append(float(np.abs(wanted).max()))
-    # Not a number if one of them is none.
-    worst = float(np.max(furthest) / (np.max(largest) or 1.0))
+        differences.append(np.abs(found - wanted).max())
+        outputs.append(np.abs(wanted).max())
+    worst = float(np.max(differences) / (np.max(outputs) or 1.0))  # not a number if one is none
     if not worst <= TOLERANCE:
         raise CheckpointError(
             f"{checkpoint.directory}: the outputs differ from those of transformers' own "
-            f"{twin.name} by {worst:.2g} of the largest, more than {TOLERANCE:g}: it computes "
+            f"{twin.twin} by {worst:.2g} of the largest, more than {TOLERANCE:g}: it computes "
             "something that no loader here follows"
         )
     return replace(checkpoint, difference=worst)
@@ -128,16 +129,6 @@ def _unread(options: Options) -> list[str]:
     ]
 
 
-def _beyond(twin: Twin, spec: EncoderSpec) -> int:
-    """A length beyond each window and each original length that the options name."""
-    sides = [side for w in spec.windows if w for side in (w.before, w.after) if side is not None]
-    groups = [twin.options, *(x for x in twin.options.values() if isinstance(x, dict))]
-    groups += [x for group in groups[1:] for x in group.values() if isinstance(x, dict)]
-    named = [group.get(name) for group in groups for name in _LENGTHS]
-    numbers = [x for x in named if isinstance(x, int | float)]
-    return int(max([0, *sides, *numbers, 128 if spec.position_bias else 0])) + 2
-
-
 def _tokens(
     spec: EncoderSpec, length: int, draw: np.random.Generator
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -151,30 +142,29 @@ def _tokens(
     return ids, draw.integers(0, max(spec.types, 1), length).astype(np.int32)
 
 
-def _model(twin: Twin) -> Any:
+def _model(options: Options) -> Any:
     """transformers' own model in float64."""
     import torch
     import transformers
     from safetensors.torch import load_file
 
-    options = twin.options
     given = {n: x for n, x in options.given.items() if n not in ("model_type", "auto_map")}
+    folder = options.file.parent
     transformers.utils.logging.disable_progress_bar()
-    what = f"{twin.folder}: transformers cannot load its own {twin.name}"
+    what = f"{folder}: transformers cannot load its own {options.twin}"
     with saying(CheckpointError, what, "nothing can be compared"):
-        kind = getattr(transformers, twin.name)
+        kind = getattr(transformers, options.twin)
         if kind.config_class.model_type == options.family:
             config = options.made(**given)
         else:  # a side of a whole model
-            config = transformers.AutoConfig.from_pretrained(twin.folder.resolve())
+            config = transformers.AutoConfig.from_pretrained(folder.resolve())
         model = kind.from_pretrained(
             None,
             config=config,
-            state_dict={n: x for f in weight_files(twin.folder) for n, x in load_file(f).items()},
+            state_dict={n: x for f in weight_files(folder) for n, x in load_file(f).items()},
             dtype=torch.float64,
             attn_implementation="eager",
         )
-    transformers.utils.logging.enable_progress_bar()
     return model.eval()
 
 
@@ -182,11 +172,10 @@ def _outputs(model: Any, spec: EncoderSpec, inputs: dict[str, Any]) -> NDArray[n
     """The outputs of transformers' model, laid out as ours."""
     import torch
 
-    several = type(model).__name__.endswith("MultipleChoice")
-    batch = {}
-    for name, values in inputs.items():
-        tensor = torch.tensor(values.astype(np.int64) if name != "pixel_values" else values)[None]
-        batch[name] = tensor[:, None] if several else tensor
+    batch = {
+        name: torch.tensor(values.astype(np.int64) if name != "pixel_values" else values)[None]
+        for name, values in inputs.items()
+    }
     whole = hasattr(model, "get_text_features")
     with torch.no_grad():
         found = model.get_text_features(**batch) if whole else model(**batch)

@@ -1,15 +1,13 @@
 """Access to a checkpoint for loaders: tensors by their names, and the fields of its config."""
 
-import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from quant.foreign.config import check
 from quant.model.activation import ACTIVATIONS
-from quant.model.position_bias import BIAS, bucketed
 from quant.model.spec import (
     CLASSIFICATION,
     MULTI_LABEL,
@@ -20,48 +18,23 @@ from quant.model.spec import (
 )
 
 Config = Mapping[str, Any]
-FURTHEST_MAX = 10**300
-"""Of a bucket's distance, which is divided as a float64."""
+LARGEST = 1 << 20
+"""Of an integer: more would fill the memory before a tensor is missed."""
 
 _ACTIVATIONS = {theirs: ours for ours, entry in ACTIVATIONS.items() for theirs in entry.names}
-_PARTS = (
-    (r"^(module|_orig_mod|base_model)\.", "a wrapper about the model: save the model in it"),
-    (r"\b(q|k|query|key)_?(ln|norm|layernorm)\b", "a norm of Q and K behind their projections"),
-    (r"\b(experts?|router)\b", "experts, of which a router chooses some for each token"),
-    (r"\b(crossattention|cross_attn|encoder_attn)\b", "attention to another sequence "
-     "(cross-attention), where a layer attends to its own"),
-    (r"\b(rel_embeddings|pos_(key|query)_proj|pos_q?_?proj|r_[rw]_bias|distance_embedding|"
-     r"linear_pos)\b", "attention between words and distances (disentangled attention)"),
-    (r"\blora_", "LoRA adapters: fold one into its model (merge_and_unload in peft)"),
-    (r"\d\..*\brelative_(attention_bias|position_bias_table)\b", "a bias of the scores of each "
-     "layer's own, where all layers share one"),
-    (r"^(model\.)?decoder\.", "a decoder, which reads what it writes"),
-)  # fmt: skip
-"""What tensors without a place are of, by their names, where more can be said than the name."""
+_PROBLEMS = {
+    "single_label_classification": CLASSIFICATION,
+    "multi_label_classification": MULTI_LABEL,
+    "regression": REGRESSION,
+}
 
 
-class Tensors:
-    """The tensors of a checkpoint; each is taken once, under the name that the spec gives it."""
-
-    def __init__(self, tensors: Mapping[str, Floats]) -> None:
-        self._left = dict(tensors)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._left
-
-    @property
-    def names(self) -> list[str]:
-        """Of those that were not taken yet."""
-        return list(self._left)
-
-    def width(self, name: str) -> int:
-        """Rows of a tensor; 0 where there is none."""
-        tensor = self._left.get(name)
-        return 0 if tensor is None or not tensor.ndim else len(tensor)
+class Tensors(dict[str, Floats]):
+    """The tensors of a checkpoint that were not taken yet; each is taken once."""
 
     def there(self, name: str) -> bool:
         """Whether it is a tensor, a layer or a norm."""
-        return any(f"{name}{end}" in self._left for end in ("", ".weight", ".gamma", "weight"))
+        return any(f"{name}{end}" in self for end in ("", ".weight", ".gamma", "weight"))
 
     def place(self, prefix: str, names: str) -> str:
         """The one of several names, parted by "|", that is there; else all of them."""
@@ -70,42 +43,36 @@ class Tensors:
 
     def begin(self, prefix: str) -> bool:
         """Whether the names of tensors begin so."""
-        return any(name.startswith(prefix) for name in self._left)
+        return any(name.startswith(prefix) for name in self)
 
     def take(self, name: str) -> Floats:
         """Raises CheckpointError when the checkpoint has no such tensor left."""
-        if name not in self._left:
-            why = self.difference()
-            raise CheckpointError(f"the tensor {name} is missing{why and f': {why}'}")
-        return self._left.pop(name)
+        if name not in self:
+            others = f"{', '.join(sorted(self)[:2])} ... have no place" if self else "no other is"
+            raise CheckpointError(f"the tensor {name} is missing; {others}")
+        return self.pop(name)
 
     def drop(self, *prefixes: str) -> list[str]:
         """Leave out what only training needs; the names."""
-        dropped = [name for name in self._left if name.startswith(prefixes)]
+        dropped = [name for name in self if name.startswith(prefixes)]
         for name in dropped:
-            del self._left[name]
+            del self[name]
         return dropped
 
-    def table(self, name: str) -> Floats:
-        """A tensor that must be a matrix."""
-        table = self.take(name)
-        check(table.ndim == 2, f"the shape of {name}", table.shape, "a row for each entry")
-        return table
-
-    def linear(self, name: str, *targets: str, shares: Sequence[int] = ()) -> Arrays:
-        """A linear layer; the outputs of one with several targets are split in these shares.
+    def linear(self, name: str, *targets: str, times: int = 1) -> Arrays:
+        """A linear layer; the outputs of one with several targets are split, `times` as many to q.
 
         A name that ends with "_" has no dot before "weight" and "bias". A bias that is not there is
-        zero. shares: equal ones by default.
+        zero.
         """
-        name, parts = name if name.endswith("_") else f"{name}.", shares or [1] * len(targets)
+        name = name if name.endswith("_") else f"{name}."
         weight = self.take(f"{name}weight")
         there = f"{name}bias" in self
         shift = self.take(f"{name}bias") if there else np.zeros(weight.shape[:1], np.float32)
-        shapes, right = (weight.shape, shift.shape), weight.ndim == 2
-        right = right and shapes[1] == shapes[0][:1] and len(shift) % sum(parts) == 0
-        wanted = f"a matrix and a bias of as many rows, in parts as {parts}"
-        check(right, f"the shape of {name[:-1]}", shapes, wanted)
+        right = weight.ndim == 2 and shift.shape == weight.shape[:1]
+        shapes = weight.shape, shift.shape
+        check(right, f"the shape of {name[:-1]}", shapes, "a matrix and a bias of as many rows")
+        parts = [times if target == "q" else 1 for target in targets]
         cuts = np.cumsum(parts)[:-1] * (len(shift) // sum(parts))
         arrays: Arrays = {}
         for target, w, b in zip(targets, np.split(weight, cuts), np.split(shift, cuts)):
@@ -121,47 +88,23 @@ class Tensors:
         beta = self.take(f"{name}.{shift}") if there else np.zeros_like(gamma)
         return {f"{target}.gamma": gamma, f"{target}.beta": beta}
 
-    def position_bias(self, name: str, buckets: int, furthest: int, tokens: int) -> Arrays:
-        """The bias of sequences of up to `tokens` tokens, of a table [buckets, heads].
-
-        Raises CheckpointError for numbers that no bucket of a distance follows from: transformers
-        divides by zero there, or reads outside of the table.
-        """
-        check(buckets >= 4, "relative_attention_num_buckets", buckets, "4 or more")
-        far = f"more than a fourth of the {buckets} buckets, up to {FURTHEST_MAX:.0e}"
-        right = buckets // 4 < furthest <= FURTHEST_MAX
-        check(right, "relative_attention_max_distance", furthest, far)
-        table = self.table(name)
-        check(len(table) == buckets, f"the number of rows of {name}", len(table), f"{buckets}")
-        return {BIAS: bucketed(table, tokens, furthest)}
-
-    def difference(self) -> str:
-        """What has no operation here, by names and shapes of the tensors; "" if they do not say."""
-        for part, what in _PARTS:
-            if name := next((name for name in self._left if re.search(part, name)), ""):
-                return f"the tensor {name} is of {what}"
-        if name := next((n for n, x in self._left.items() if x.ndim > 2 and x.size), ""):
-            return f"the tensor {name} is of a convolution, where a layer has matrices"
-        return ""
-
     def refuse_rest(self) -> None:
-        if self._left:
-            name, why = min(self._left), self.difference()
+        if self:
             raise CheckpointError(
-                f"the tensor {name} has no place in this encoder "
-                f"({len(self._left)} such tensors){why and f': {why}'}"
+                f"the tensor {min(self)} has no place in this encoder ({len(self)} such tensors): "
+                "docs/models.md has what an encoder may be made of"
             )
 
 
 def integer(config: Config, name: str) -> int:
     value: Any = config.get(name)
-    check(type(value) is int, name, value, "an integer")
+    right = type(value) is int and abs(value) <= LARGEST
+    check(right, name, value, f"an integer, at most {LARGEST:,}")
     return value
 
 
-def number(config: Config, name: str, default: float | None = None) -> float:
-    """A field that must be there where no default is given."""
-    value: Any = config.get(name, default)
+def number(config: Config, name: str) -> float:
+    value: Any = config.get(name)
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
     check(numeric and abs(value) <= sys.float_info.max, name, value, "a finite number")
     return float(value)
@@ -173,12 +116,6 @@ def boolean(config: Config, name: str, default: bool | None = None) -> bool:
     return value
 
 
-def head_size(hidden: int, heads: int) -> int:
-    right = heads >= 1 and hidden % heads == 0
-    check(right, "the number of heads", heads, f"a divisor of the hidden size, {hidden}")
-    return hidden // heads
-
-
 def activation(config: Config, name: str) -> str:
     value = config.get(name)
     known = isinstance(value, str) and value in _ACTIVATIONS
@@ -186,49 +123,24 @@ def activation(config: Config, name: str) -> str:
     return _ACTIVATIONS[str(value)]
 
 
-def labels_of(config: Config, classifier: Floats) -> tuple[str, ...]:
+def labels_of(config: Config, count: int) -> tuple[str, ...]:
     """Names from id2label; a config that leaves out the default two still has LABEL_0, LABEL_1."""
-    outputs = [str(i) for i in range(len(classifier))]
+    outputs = [str(i) for i in range(count)]
     names = config.get("id2label") or {i: f"LABEL_{i}" for i in outputs}
     check(isinstance(names, dict), "id2label", names, 'as in {"0": "negative", "1": "positive"}')
     wrong = {i for i in names if not str(names[i] or "").strip()} | (set(names) ^ set(outputs))
-    every = f"a name for each of the {len(outputs)} outputs of classifier and no other"
+    every = f"a name for each of the {count} outputs of classifier and no other"
     check(not wrong, "id2label", {i: names.get(i) for i in sorted(wrong)[:3]}, every)
-    count = config.get("num_labels")
-    check(count in (None, len(outputs)), "num_labels", count, f"{len(outputs)}, or left out")
-    labels, others = tuple(str(names[i]) for i in outputs), config.get("label2id")
-    for i, name in enumerate(labels):
-        other = others.get(name, i) if isinstance(others, dict) else i
-        check(other == i, f"{name!r} in label2id", other, f"{i}, as in id2label")
-    return labels
+    return tuple(str(names[i]) for i in outputs)
 
 
-_PROBLEMS = {
-    "single_label_classification": CLASSIFICATION,
-    "multi_label_classification": MULTI_LABEL,
-    "regression": REGRESSION,
-}
-
-
-def answers_of(config: Config, classifier: Floats) -> dict[str, Any]:
-    """The fields `labels` and `task` of the EncoderSpec whose last layer is this classifier.
+def answers_of(config: Config, count: int) -> dict[str, Any]:
+    """The fields `labels` and `task` of the EncoderSpec with so many outputs.
 
     Without a problem_type one output is a regression, as in transformers.
     """
-    count, problem = len(classifier), config.get("problem_type")
-    check(
-        problem is None or problem in list(_PROBLEMS),
-        "problem_type",
-        problem,
-        f"one of {', '.join(_PROBLEMS)}",
-    )
+    problem = config.get("problem_type")
+    known = problem is None or problem in list(_PROBLEMS)
+    check(known, "problem_type", problem, f"one of {', '.join(_PROBLEMS)}")
     task = _PROBLEMS[str(problem)] if problem else REGRESSION if count == 1 else CLASSIFICATION
-    one = count == 1 and task == CLASSIFICATION
-    check(not one, "problem_type", problem, "regression, since classifier has one output")
-    return {"labels": labels_of(config, classifier), "task": task}
-
-
-def identity(width: int) -> Arrays:
-    """The head of an embedding of so many channels, which gives what it reads."""
-    bias = np.zeros(width, np.float32)
-    return {"head.0.weight": np.eye(width, dtype=np.float32), "head.0.bias": bias}
+    return {"labels": labels_of(config, count), "task": task}

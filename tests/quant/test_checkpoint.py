@@ -23,21 +23,6 @@ def test_the_shipped_checkpoint_is_bert_tiny(shipped: Checkpoint) -> None:
     assert count == 4_386_178  # BERT-Tiny with a classifier of two labels
 
 
-def test_reads_every_tensor_under_its_place(tmp_path: Path) -> None:
-    checkpoint = load(tiny.write(tmp_path))
-    source = tiny.tensors()
-    assert checkpoint.spec.labels == ("bad", "good", "mixed")
-    for target, name in {
-        "layer.1.k.weight": "bert.encoder.layer.1.attention.self.key.weight",
-        "layer.0.norm1.gamma": "bert.encoder.layer.0.attention.output.LayerNorm.weight",
-        "layer.0.norm2.beta": "bert.encoder.layer.0.output.LayerNorm.bias",
-        "layer.1.ffn.down.weight": "bert.encoder.layer.1.output.dense.weight",
-        "head.0.bias": "bert.pooler.dense.bias",
-        "head.1.weight": "classifier.weight",
-    }.items():
-        np.testing.assert_array_equal(checkpoint.arrays[target], source[name])
-
-
 def test_half_precision_and_bfloat16_are_widened_exactly(tmp_path: Path) -> None:
     values = tiny.tensors()
     name = "classifier.weight"
@@ -94,11 +79,8 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
         *(({"id2label": names}, "id2label is .* 3 outputs of classifier") for names in (
             {"0": "a"}, {"0": "a", "1": "b", "3": "c"}, dict.fromkeys("0312", "a"),
             {"0": "a", "1": None, "2": "b"}, {"0": "a", "1": "b", "2": " "})),
-        ({"id2label": {"0": "a", "1": "b", "2": "a"}}, "the labels 'a' and 'a' are one name"),
-        ({"id2label": {"0": "US", "1": "b", "2": " US"}}, "'US' and ' US' are one name"),
-        ({"label2id": {"bad": 1, "good": 1}}, "'bad' in label2id is 1"),
-        ({"label2id": {"mixed": "2"}}, "'mixed' in label2id is '2'"),
-        ({"num_labels": 2}, "num_labels is 2"),
+        ({"id2label": {"0": "a", "1": "b", "2": "a"}}, "2 labels are 'a'"),
+        ({"id2label": {"0": "US", "1": "b", "2": " US"}}, "2 labels are 'US'"),
     ],
 )  # fmt: skip
 def test_refuses_a_config(tmp_path: Path, change: dict, message: str) -> None:
@@ -106,45 +88,28 @@ def test_refuses_a_config(tmp_path: Path, change: dict, message: str) -> None:
         load(tiny.write(tmp_path, change))
 
 
-def test_refuses_tensors(tmp_path: Path) -> None:
-    good = tiny.tensors()
-    cases: list[tuple[str, dict, str]] = [
-        ("type", {"classifier.bias": np.zeros(3, np.int8)}, "classifier.bias has type I8: weights"),
-        ("nan", {"classifier.bias": np.full(3, np.inf, np.float32)}, "head.1.bias holds a value"),
-        ("flat", {"classifier.weight": np.zeros(3, np.float32)}, "the shape of classifier is"),
-    ]
-    for name, change, message in cases:
-        with pytest.raises(CheckpointError, match=message):
-            load(tiny.write(tmp_path / name, arrays=good | change))
+def test_refuses_integers(tmp_path: Path) -> None:
+    arrays = tiny.tensors() | {"classifier.bias": np.zeros(3, np.int8)}
+    with pytest.raises(CheckpointError, match=r"classifier.bias has type I8: weights"):
+        load(tiny.write(tmp_path, arrays=arrays))
 
 
-@pytest.mark.parametrize("config", [True, False])
-@pytest.mark.parametrize(
-    "file",
-    [
-        *("adapter_config.json", "adapter_model.safetensors", "model.gguf", "model.onnx"),
-        *("onnx/model.onnx", "tf_model.h5", "bert.ckpt.index", "flax_model.msgpack"),
-        "pytorch_model.bin",
-    ],
-)
-def test_a_folder_with_something_else_says_what_lies_there(
-    file: str, config: bool, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("file", ["adapter_config.json", "model.gguf", "pytorch_model.bin"])
+def test_a_folder_with_something_else_says_what_is_read(file: str, tmp_path: Path) -> None:
     tiny.write(tmp_path)
-    (tmp_path / "model.safetensors").unlink()
-    if not config:
-        (tmp_path / "config.json").unlink()
-    (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text('{"base_model_name_or_path": "bert-base-uncased"}')
-    with pytest.raises(CheckpointError, match=f"{Path(file).name} is .*: give a checkpoint with"):
-        load(tmp_path)
+    if not file.startswith("adapter"):
+        (tmp_path / "model.safetensors").unlink()
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match=r"no other format is read .*: fold it into its"):
+            load(tmp_path)
+        (tmp_path / "config.json").unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "base_model.model."])
-def test_a_wrapper_about_the_model_is_said(prefix: str, tmp_path: Path) -> None:
-    wrapped = {f"{prefix}{name}": tensor for name, tensor in tiny.tensors().items()}
-    with pytest.raises(CheckpointError, match=r"is missing: .* a wrapper about the model: save"):
-        load(tiny.write(tmp_path, arrays=wrapped))
+def test_names_within_a_wrapper_are_said(tmp_path: Path) -> None:
+    wrapped = {f"module.{name}": tensor for name, tensor in tiny.tensors().items()}
+    with pytest.raises(CheckpointError, match=r"is missing; module.bert.* have no place"):
+        load(tiny.write(tmp_path, {"architectures": ["BertModel"]}, wrapped))
 
 
 def test_refuses_files(tmp_path: Path) -> None:
@@ -200,15 +165,6 @@ def test_the_fused_layout_is_the_same_encoder(tmp_path: Path) -> None:
         load(tiny.write(tmp_path / "pretrained", config, arrays))
 
 
-def test_config_is_json_of_the_family(tmp_path: Path) -> None:
-    """The message of an error in the spec names the config file."""
-    directory = tiny.write(tmp_path, {"layer_norm_eps": -1.0})
-    config = json.loads((directory / "config.json").read_text())
-    assert config["layer_norm_eps"] == -1
-    with pytest.raises(CheckpointError, match=f"{directory / 'config.json'}: epsilon is -1.0"):
-        load(directory)
-
-
 WITHOUT_TORCH = """
 import importlib.util as util
 found = util.find_spec
@@ -228,30 +184,22 @@ def test_nothing_is_said_of_a_torch_that_is_not_there() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("task", [None, "question-answering"])
-@pytest.mark.parametrize("length", ["positions", "model_max_length"])
-def test_no_room_for_a_word_is_refused_at_the_door(
-    length: str, task: str | None, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("labels", "least"), [(3, 3), (2, 5)])
+def test_no_room_for_a_word_is_refused_at_the_door(labels: int, least: int, tmp_path: Path) -> None:
     """Beside [CLS] and [SEP]; of a question and its text beside three special tokens."""
-    least = 5 if task else 3
-    arrays = tiny.tensors(labels=2 if task else 3)
-    if task:
-        head = {name: arrays.pop(f"classifier.{name}") for name in ("weight", "bias")}
-        arrays |= {f"qa_outputs.{name}": array for name, array in head.items()}
+    arrays, config = tiny.tensors(labels=labels), dict[str, Any]()
+    if least == 5:
+        config = {"architectures": ["BertForQuestionAnswering"], "id2label": None}
+        arrays = {name.replace("classifier", "qa_outputs"): x for name, x in arrays.items()}
+    directory = tiny.write(tmp_path, config, arrays)
     for tokens in (1, least - 1, least):
-        config: dict[str, Any] = {"architectures": None, "id2label": None} if task else {}
-        if length == "positions":
-            config |= {"max_position_embeddings": tokens}
-            name = "bert.embeddings.position_embeddings.weight"
-            changed = arrays | {name: arrays[name][:tokens].copy()}
-        else:
-            changed = arrays
-        directory = tiny.write(tmp_path / f"{tokens}", config, changed)
-        if length != "positions":
-            (directory / "tokenizer_config.json").write_text(f'{{"model_max_length": {tokens}}}')
+        (directory / "tokenizer_config.json").write_text(f'{{"model_max_length": {tokens}}}')
         if tokens == least:
             assert load(directory).spec.max_tokens == tokens
             continue
-        with pytest.raises(CheckpointError, match=rf"has {tokens} tokens.*must have {least} or"):
+        with pytest.raises(CheckpointError, match=rf"text is {tokens}: it must be {least} or"):
             load(directory)
+    name = "bert.embeddings.position_embeddings.weight"
+    short = arrays | {name: arrays[name][:2].copy()}
+    with pytest.raises(CheckpointError, match=rf"text is 2: it must be {least} or"):
+        load(tiny.write(tmp_path / "short", config | {"max_position_embeddings": 2}, short))

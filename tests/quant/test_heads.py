@@ -57,7 +57,7 @@ def test_what_the_outputs_mean(config: dict, labels: int, task: str, tmp_path: P
     assert (plain.spec.task, plain.spec.labels) == (task, bert.spec.labels)
 
 
-@pytest.mark.parametrize("problem", ["single_label_classification", "ranking", ["regression"]])
+@pytest.mark.parametrize("problem", ["ranking", ["regression"]])
 def test_refusals(problem: Any, tmp_path: Path) -> None:
     config = ONE | {"problem_type": problem}
     with pytest.raises(CheckpointError, match=re.escape(f"problem_type is {problem!r}: it must")):
