@@ -95,13 +95,14 @@ def load(
     file = layout.encoder / options.CONFIG
     raw = options.read(file, options.TEXT_SIDE if task == TEXT_SIDE else options.IMAGE_SIDE)
     family = layouts.FAMILIES.get(raw["model_type"]) or vision.FAMILIES.get(raw["model_type"])
+    source = Tensors(_weights(layout.encoder))
     if family is None:
         can = ", ".join([*layouts.FAMILIES, *vision.FAMILIES])
         raise CheckpointError(
-            f"{file}: model_type {raw['model_type']!r} cannot run: {can} can, and "
-            "docs/extending.md shows how to add a family"
+            f"{file}: model_type {raw['model_type']!r} cannot run{source.difference()}; {can} can, "
+            "and docs/extending.md shows how to add a family"
         )
-    config, source = Options(file, raw, family.renamed), Tensors(_weights(layout.encoder))
+    config = Options(file, raw, family.renamed)
     try:
         if resolved is None and config.family in layouts.FAMILIES:
             config.complete()

@@ -40,6 +40,9 @@ class Options(dict[str, Any]):
         self, file: Path, given: Mapping[str, Any], renamed: Mapping[str, str] | None = None
     ) -> None:
         names = renamed or {}
+        for old, new in names.items():
+            both = f"left out: {new} is the same option"
+            check(old not in given or new not in given, old, given.get(old), both, file)
         self.file, self.family = file, str(given["model_type"])
         self.given = {names.get(name, name): value for name, value in given.items()}
         self.seen: set[str] = {"model_type", *HEAD}

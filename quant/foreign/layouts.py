@@ -5,7 +5,7 @@ the row does not say shows when `quant.foreign.proof` runs transformers' own mod
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from golden.model import Window
 from quant.foreign import transformer
 from quant.foreign.config import Options, check
+from quant.foreign.rope import rope
 from quant.foreign.sentence import Layout
 from quant.foreign.tensors import (
     Tensors,
@@ -38,13 +39,14 @@ from quant.model.spec import (
     Arrays,
     CheckpointError,
     EncoderSpec,
-    Floats,
     check_arrays,
 )
 from quant.model.window import CAUSAL
 
 POOLER = "pooler.dense|pooler"
 """Stands for the layer on the first token that belongs to the encoder."""
+MOST = {"layers": 1000, "positions": 1 << 20}
+"""Far beyond every model; more would fill the memory before a tensor is missed."""
 TYPES, LOCAL = "layer_types", "sliding_attention"
 BUCKETS = ("relative_attention_num_buckets", "relative_attention_max_distance")
 
@@ -66,8 +68,7 @@ TABLES = {
 }  # fmt: skip
 """Our names outside of the layers, and those that tensors have in any family."""
 LAYER = ("encoder.layer.{}|encoder.layers.{}|layers.{}|transformer.layer.{}|encoder.block.{}|"
-         "encoder.albert_layer_groups.0.albert_layers.0")  # fmt: skip
-"""Of ALBERT's first group, whose weights all layers share."""
+         "encoder.albert_layer_groups.{}.albert_layers.{}")  # fmt: skip
 PARTS = {
     "q k v": "attn.Wqkv|mixer.Wqkv|attention.qkv_proj|qkv|self_attn.in_proj_",
     **{n[0]: f"attention.self.{n}|attention.{n}|attention.attention.{n}|attention.{n[0]}_lin|"
@@ -101,13 +102,15 @@ class Head:
     """A head: its task and its linear layers, by the names of their tensors.
 
     between: the activation after each but the last; "" for the one that classifier_activation
-    names. norm: of the LayerNorm before the last layer.
+    names. norm: of the LayerNorm before the last layer. labels: names that config.json does not
+    have.
     """
 
     task: str
     layers: tuple[str, ...] = ()
     between: str = ""
     norm: str = ""
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -154,14 +157,28 @@ _CONFIG: dict[str, str | Callable[[Options], Any]] = {
 
 def _causal(config: Options) -> tuple[Window, ...]:
     """All layers of a decoder are causal, unless is_causal takes that back."""
-    causal = config.said("is_decoder") and config.said("is_causal") is not False
+    decoder, causal = config.said("is_decoder"), config.said("is_causal")
+    whole = "left out without is_decoder: the mask then depends on padding and implementation"
+    check(decoder or not causal, "is_causal", causal, whole)
+    causal = decoder if causal is None else causal
     return (CAUSAL,) * integer(config, "num_hidden_layers") if causal else ()
 
 
 def _groups(config: Options) -> int:
     """Heads of K and V, 0 for as many as of Q."""
     name, heads = "num_key_value_heads", integer(config, "num_attention_heads")
-    return 0 if config.get(name) is None else integer(config, name) % max(heads, 1)
+    groups = heads if config.get(name) is None else integer(config, name)
+    right = groups > 0 and heads % groups == 0
+    check(right, name, groups, f"a divisor of num_attention_heads, {heads}")
+    return 0 if groups == heads else groups
+
+
+def _shared(config: Options) -> list[tuple[int, int]]:
+    """The group, whose layers share weights, and the place in it of each of ALBERT's layers."""
+    names = ("num_hidden_layers", "num_hidden_groups", "inner_group_num")
+    layers, groups, inner = (integer(config, name) for name in names)
+    check(1 <= groups <= layers, names[1], groups, f"1 to num_hidden_layers, {layers}")
+    return [(int(i / (layers / groups)), j) for i in range(layers) for j in range(inner)]
 
 
 def _windows(config: Options) -> tuple[Window | None, ...]:
@@ -174,8 +191,10 @@ def _masked(reading: "Reading", arrays: Arrays, fields: dict[str, Any]) -> None:
     """ESM's token_dropout: training masked 0.15 * 0.8 of the embeddings, and a mask is zero."""
     if reading.config["token_dropout"]:
         mask, table = integer(reading.config, "mask_token_id"), arrays["embedding.token"]
+        rows = f"a row of the embedding, 0 to {len(table) - 1}"
+        check(0 <= mask < len(table), "mask_token_id", mask, rows)
         arrays["embedding.token"] = (table * (1 - 0.15 * 0.8)).astype(np.float32)
-        arrays["embedding.token"][mask : mask + 1] = 0
+        arrays["embedding.token"][mask] = 0
         fields["unread"] = mask
 
 
@@ -197,22 +216,28 @@ _BARE = Head(EMBEDDING)
 _WORDS = Head(TOKEN_CLASSIFICATION, ("classifier",))
 
 
-def _heads(sequence: Head) -> dict[str, Head]:
-    """The heads that most families have for texts, tokens and questions, and none at all."""
+def _heads(sequence: Head, choice: tuple[str, ...] = ()) -> dict[str, Head]:
+    """The heads of most families for texts, tokens, questions and choices, and none at all."""
+    chosen = replace(sequence, task=REGRESSION, layers=choice, labels=("score",))
     return {
         "ForSequenceClassification": sequence,
         "ForTokenClassification": _WORDS,
-        "ForQuestionAnswering": Head(QUESTION_ANSWERING, ("qa_outputs",)),
+        "ForQuestionAnswering": Head(QUESTION_ANSWERING, ("qa_outputs",), labels=("start", "end")),
+        **({"ForMultipleChoice": chosen} if choice else {}),
         "Model": _BARE,
     }
 
 
-_POOLED = Head(CLASSIFICATION, (POOLER, "classifier"), "tanh")
+_ON_POOLER = (POOLER, "classifier")
+_POOLED = Head(CLASSIFICATION, _ON_POOLER, "tanh")
 _ON_FIRST = ("classifier.dense", "classifier.out_proj")
 _FIRST = Head(CLASSIFICATION, _ON_FIRST, "tanh")
+_BERT = _heads(_POOLED, _ON_POOLER) | {"ForNextSentencePrediction": Head(
+    CLASSIFICATION, (POOLER, "cls.seq_relationship"), "tanh", labels=("is next", "is not next")
+)}  # fmt: skip
 _CAUSAL: dict[str, Any] = {"windows": _causal}
 _ROBERTA: dict[str, Any] = {
-    "heads": _heads(_FIRST),
+    "heads": _heads(_FIRST, _ON_POOLER),
     "config": _CAUSAL | {"position_offset": lambda config: integer(config, "pad_token_id") + 1},
 }
 _SIDE = ("vision_model.", "visual_projection.", "logit_scale")
@@ -239,12 +264,15 @@ _T5: dict[str, Any] = {
     "adapt": _undivided,
     "beside": ("decoder.",),
 }
-_MODERN = {"SequenceClassification": CLASSIFICATION, "TokenClassification": TOKEN_CLASSIFICATION,
-           "QuestionAnswering": QUESTION_ANSWERING}  # fmt: skip
+_DISTIL = Head(CLASSIFICATION, ("pre_classifier", "classifier"), "relu")
+_MODERN = Head(CLASSIFICATION, ("head.dense", "classifier"), norm="head.norm")
 
 FAMILIES: dict[str, Family] = {
-    "albert": Family("Albert", ("albert",), _heads(_POOLED), {"embedding_size": "embedding_size"}),
-    "bert": Family("Bert", ("bert",), _heads(_POOLED), _CAUSAL),
+    "albert": Family(
+        "Albert", ("albert",), _heads(_POOLED, _ON_POOLER),
+        {"embedding_size": "embedding_size", "stack": _shared},
+    ),
+    "bert": Family("Bert", ("bert",), _BERT, _CAUSAL),
     "bert2rtl-fused": Family(
         "bert2rtl-fused", (), {"": Head(CLASSIFICATION, ("classifier",))}, beside=("mlm.",)
     ),
@@ -268,8 +296,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "data2vec-text": Family("Data2VecText", ("data2vec_text",), **_ROBERTA),
     "distilbert": Family(
-        "DistilBert", ("distilbert",),
-        _heads(Head(CLASSIFICATION, ("pre_classifier", "classifier"), "relu")),
+        "DistilBert", ("distilbert",), _heads(_DISTIL, _DISTIL.layers),
         {"layers": "n_layers", "hidden": "dim", "heads": "n_heads", "ffn": "hidden_dim",
          "activation": "activation"},
         {"types": 0, "epsilon": 1e-12},
@@ -277,9 +304,9 @@ FAMILIES: dict[str, Family] = {
     "electra": Family(
         "Electra", ("electra",), _heads(Head(CLASSIFICATION, _ON_FIRST, "gelu")),
         _CAUSAL | {"embedding_size": lambda c:
-                   integer(c, "embedding_size") % max(integer(c, "hidden_size"), 1)},
+                   0 if c["embedding_size"] == c["hidden_size"] else integer(c, "embedding_size")},
     ),
-    "ernie": Family("Ernie", ("ernie",), _heads(_POOLED), _CAUSAL, adapt=_task_added),
+    "ernie": Family("Ernie", ("ernie",), _BERT, _CAUSAL, adapt=_task_added),
     "esm": Family(
         "Esm", ("esm",), _heads(_FIRST),
         {
@@ -291,7 +318,7 @@ FAMILIES: dict[str, Family] = {
         },
         {"types": 0, "norm": "pre", "activation": "gelu"},
         adapt=_masked, beside=("contact_head.",),
-        must={"position_embedding_type": ("rotary", "absolute")},
+        must={"hidden_act": ("gelu",), "position_embedding_type": ("rotary", "absolute")},
     ),
     "eurobert": Family(
         "EuroBert", ("model",),
@@ -309,18 +336,18 @@ FAMILIES: dict[str, Family] = {
     "jina_embeddings_v3": Family(
         "JinaEmbeddingsV3", ("roberta",), _heads(_FIRST), fixed={"rotary": True}
     ),
-    "megatron-bert": Family("MegatronBert", ("bert",), _heads(_POOLED), _CAUSAL, _PRE),
+    "megatron-bert": Family("MegatronBert", ("bert",), _BERT, _CAUSAL, _PRE),
     "modernbert": Family(
         "ModernBert", ("model",),
-        {"Model": _BARE, **{f"For{kind}": Head(task, ("head.dense", "classifier"), norm="head.norm")
-                            for kind, task in _MODERN.items()}},
+        {kind: replace(_MODERN, task=head.task, labels=head.labels) if head.layers else head
+         for kind, head in _heads(_MODERN, _MODERN.layers).items()},
         {"activation": "hidden_activation", "epsilon": "norm_eps", "windows": _windows},
         _GATED | {"types": 0, "norm": "pre", "first_norm": False},
         poolings={"cls": "first", "mean": "mean"},
     ),
     # In MPNet's code, whatever config.json says: padding is 1, and these are the buckets.
     "mpnet": Family(
-        "MPNet", ("mpnet",), _heads(_FIRST), fixed={"types": 0, "position_offset": 2},
+        "MPNet", ("mpnet",), _heads(_FIRST, _ON_POOLER), fixed={"types": 0, "position_offset": 2},
         buckets=(32, 128),
     ),
     "mt5": Family("MT5", **_T5),
@@ -382,8 +409,8 @@ class Reading:
     """A checkpoint as a row of the table reads it.
 
     prefix: how the names of its encoder's tensors begin. layer, parts: LAYER and PARTS as its
-    tensors have them. kind: that of its head. notes: on what was chosen. front: made by `adapt` for
-    a model of images.
+    tensors have them. asked: a task, or None. kind: that of its head. notes: on what was chosen.
+    front: made by `adapt` for a model of images.
     """
 
     def __init__(
@@ -393,22 +420,23 @@ class Reading:
         prefixes = (f"{name}." for name in family.prefixes)
         self.prefix = next(filter(tensors.begin, prefixes), "")
         self.front: Front | None = None
+        self.asked = asked
         left = {f"{self.prefix}{name}" for name in family.beside} | set(family.beside)
         dropped = {n.removeprefix(self.prefix).split(".")[0] for n in tensors.drop(*left)}
         out = f"{' and '.join(sorted(dropped))} is left out: nothing here computes it"
         self.notes = [out] if dropped else []
-        self.kind = self._choose(asked)
+        self.kind = self._choose()
         layers = [f"{self.prefix}{name}" for name in LAYER.split("|")]
         there = [name for name in layers if tensors.begin(name.split("{")[0])]
         self.layer, self.parts = (there or layers)[0], dict(PARTS)
 
-    def _choose(self, asked: str | None) -> str:
+    def _choose(self) -> str:
         """The kind of the head, by the task that is asked for.
 
         Without one config.json names the kind (architectures), or without that name the tensors
         behind the encoder do.
         """
-        family, tensors = self.family, self.tensors
+        family, tensors, asked = self.family, self.tensors, self.asked
         alone = {*_ALONE, *(["head"] if family.fixed.get("given") else [])}  # of SigLIP's pooling
         encoder = (self.prefix,) if self.prefix else tuple(f"{name}." for name in alone)
         behind = [name for name in sorted(tensors) if not name.startswith(encoder)]
@@ -476,15 +504,17 @@ class Reading:
                 check(right, f"the shape of {source}", shape, "a row for each entry")
         if BIAS in arrays:
             of = [x if isinstance(x, int) else integer(self.config, x) for x in family.buckets]
-            right = 4 <= of[0] == len(arrays[BIAS]) and of[1] > of[0] // 4
-            allowed = f"{len(arrays[BIAS])}, as the table has rows, 4 or more, and above a fourth"
-            check(right, " and ".join(BUCKETS), of, allowed)
+            allowed = f"{len(arrays[BIAS])}, as the table has rows, and 4 or more"
+            check(4 <= of[0] == len(arrays[BIAS]), BUCKETS[0], of[0], allowed)
+            check(of[1] > of[0] // 4, BUCKETS[1], of[1], f"more than a fourth of {of[0]} buckets")
             rows = len(arrays.get("embedding.position", ())) or fields["positions"]
             arrays[BIAS] = bucketed(arrays[BIAS], rows - fields.get("position_offset", 0), of[1])
             fields["position_bias"] = True
         twice = ("shared", "encoder.embed_tokens", "embeddings.position_embeddings")
         tensors.drop(*(f"{self.prefix}{name}." for name in twice[: 3 if rotary else 2]))
-        layers = [self.layer.format(i) for i in range(fields["layers"])]
+        stack = fields.pop("stack", [(i,) for i in range(fields["layers"])])
+        layers = [self.layer.format(*place) for place in stack]
+        fields["layers"] = len(layers)
         own = {name: self._layer(name, fields) for name in dict.fromkeys(layers)}
         for i, name in enumerate(layers):
             arrays |= {f"layer.{i}.{part}": array for part, array in own[name].items()}
@@ -510,6 +540,9 @@ class Reading:
             for name, option in (_CONFIG | dict(family.config)).items()
             if name not in family.fixed
         }
+        for name in MOST.keys() & fields.keys():
+            most, value = MOST[name], fields[name]
+            check(value <= most, f"the number of {name}", value, f"at most {most:,}")
         fields |= family.fixed
         if "head_size" not in fields:
             heads, hidden = fields["heads"], fields["hidden"]
@@ -542,12 +575,16 @@ class Reading:
 
         bases: of each layer, or True, where rope_parameters has them by the types of the layers.
         """
-        config, size = self.config, fields["head_size"]
-        check(size % 2 == 0, "the size of a head", size, "even with rotary positions")
+        config, size, layers = self.config, fields["head_size"], fields["layers"]
+        own = config.said("head_dim")
+        right = size % 2 == 0 and own in (None, size)
+        check(right, "head_dim", own or size, f"{size}, the hidden size over the heads, and even")
         if bases is not True:
             kinds, given = bases, {base: {"rope_theta": base} for base in bases}
         else:
-            kinds = config.said(TYPES) or ["full_attention"] * fields["layers"]
+            kinds = config.said(TYPES) or ["full_attention"] * layers
+            right = isinstance(kinds, list) and len(kinds) == layers
+            check(right, TYPES, kinds, f"one for each of the {layers} layers")
             given = config["rope_parameters"] or {"rope_theta": config["rope_theta"]}
         used = [kind for kind in dict.fromkeys(kinds) if kind is not None]
         end = "rotary_embeddings.inv_freq"
@@ -555,9 +592,16 @@ class Reading:
         saved = [self.tensors.take(name) for name in kept]  # of each layer in old files of ESM
         for j, kind in enumerate(used):
             named = isinstance(given, dict) and kind in given
-            found = saved[0] if saved else _frequencies(given[kind] if named else given, size)
-            cos_sin = tables(found.reshape(size // 2), fields["positions"], size)
+            frequencies, factor = rope(given[kind] if named else given, size)
+            frequencies = saved[0] if saved else frequencies
+            right, halves = frequencies.shape == (size // 2,), f"({size // 2},), half of a head"
+            check(right, f"the shape of {kept[:1]}", frequencies.shape, halves)
+            cos_sin = tables(frequencies, fields["positions"], size)
             arrays |= {f"rotary.{j}.{n}": x for n, x in zip(("cos", "sin"), cos_sin, strict=True)}
+            for i in (i for i in range(layers) if kinds[i] == kind):
+                for name in (f"layer.{i}.{k}.{part}" for k in "qk" for part in ("weight", "bias")):
+                    # what turns is at most 1: Q and K take the factor
+                    arrays[name] = arrays[name] * np.float32(factor)
         fields["rotary"] = tuple(None if x is None else used.index(x) for x in kinds)
 
     def head(self, width: int) -> tuple[Arrays, dict[str, Any]]:
@@ -571,7 +615,7 @@ class Reading:
             arrays |= self.tensors.linear(name, f"head.{j}")
         if POOLER not in head.layers:
             self.tensors.drop(f"{self.prefix}pooler.")
-        fields: dict[str, Any] = {"task": head.task, "labels": ()}
+        fields: dict[str, Any] = {"task": head.task, "labels": head.labels}
         if head.task == EMBEDDING:
             fields["pooling"] = self.layout.pooling
             if not head.layers:
@@ -585,13 +629,14 @@ class Reading:
             fields["head_norm"] = True
         fields["head_activations"] = (between,) * (len(head.layers) - 1)
         if head.task in EVERY_TOKEN:
-            asked = head.task == QUESTION_ANSWERING
-            fields["labels"] = ("start", "end") if asked else labels_of(config, count)
-            return arrays, fields | {"pooling": "none"}
+            labels = head.labels or labels_of(config, count)
+            return arrays, fields | {"labels": labels, "pooling": "none"}
         if poolings := self.family.poolings:
             name = config["classifier_pooling"]
             check(name in poolings, "classifier_pooling", name, " or ".join(poolings))
             fields["pooling"] = poolings[name]
+        if head.labels:
+            return arrays, fields
         fields |= answers_of(config, count)
         function = self.layout.function if self.family.prefixes else None
         if function is not None:  # a CrossEncoder: scores, one each or several
@@ -600,28 +645,12 @@ class Reading:
         return arrays, fields
 
 
-def _frequencies(parameters: Any, size: int) -> Floats:
-    """1 / (factor theta^(2 i / size)) of pair i; factor is 1 but for the type linear.
-
-    In float32, as transformers (modeling_rope_utils).
-    """
-    check(isinstance(parameters, dict), "rope_parameters", parameters, "rope_type and rope_theta")
-    kind, one = parameters.get("rope_type", "default"), np.float32(1)
-    check(kind in ("default", "linear"), "rope_type", kind, "default or linear")
-    exponents = np.arange(0, size, 2, dtype=np.float32) / np.float32(size)
-    factor = number(parameters, "factor") if kind == "linear" else 1.0
-    with np.errstate(all="ignore"):
-        found = one / np.float32(number(parameters, "rope_theta")) ** exponents / np.float32(factor)
-    check(np.isfinite(found).all(), "rope_parameters", parameters, "of finite frequencies")
-    return found.astype(np.float32)
-
-
 def _widen(arrays: Arrays, fields: dict[str, Any]) -> None:
     """A factorised embedding in the hidden size, centred: its norm then reads as before."""
     hidden, size = fields["hidden"], fields["embedding_size"]
     for key in [k for k in arrays if k.startswith("embedding.") and "projection" not in k]:
         right = arrays[key].shape[-1:] == (size,) and size <= hidden
-        check(right, "embedding_size", size, f"as {key} {arrays[key].shape}, and at most {hidden}")
+        check(right, "embedding_size", size, f"that of {key}, and at most {hidden}")
         x = arrays[key].astype(np.float64)
         if key.endswith(("token", "position", "type")):
             x = x - x.mean(axis=-1, keepdims=True)

@@ -1,5 +1,6 @@
 """Access to a checkpoint for loaders: tensors by their names, and the fields of its config."""
 
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -18,10 +19,24 @@ from quant.model.spec import (
 )
 
 Config = Mapping[str, Any]
-LARGEST = 1 << 20
-"""Of an integer: more would fill the memory before a tensor is missed."""
+LARGEST = 1 << 24
+"""Of an integer: an accelerator has as many rows of tokens at most."""
 
 _ACTIVATIONS = {theirs: ours for ours, entry in ACTIVATIONS.items() for theirs in entry.names}
+_PARTS = (
+    (r"^(module|_orig_mod|base_model)\.", "a wrapper about the model: save the model in it"),
+    (r"\b(q|k|query|key)_?(ln|norm|layernorm)\b", "a norm of Q and K behind their projections"),
+    (r"\b(experts?|router)\b", "experts, of which a router chooses some for each token"),
+    (r"\b(crossattention|cross_attn|encoder_attn)\b", "attention to another sequence "
+     "(cross-attention), where a layer attends to its own"),
+    (r"\b(rel_embeddings|pos_(key|query)_proj|pos_q?_?proj|r_[rw]_bias|distance_embedding|"
+     r"linear_pos)\b", "attention between words and distances (disentangled attention)"),
+    (r"\blora_", "LoRA adapters: fold one into its model (merge_and_unload in peft)"),
+    (r"\d\..*\brelative_(attention_bias|position_bias_table)\b", "a bias of the scores of each "
+     "layer's own, where all layers share one"),
+    (r"^(model\.)?decoder\.", "a decoder, which reads what it writes"),
+)  # fmt: skip
+"""What tensors without a place are of, by their names, where more can be said than the name."""
 _PROBLEMS = {
     "single_label_classification": CLASSIFICATION,
     "multi_label_classification": MULTI_LABEL,
@@ -48,8 +63,7 @@ class Tensors(dict[str, Floats]):
     def take(self, name: str) -> Floats:
         """Raises CheckpointError when the checkpoint has no such tensor left."""
         if name not in self:
-            others = f"{', '.join(sorted(self)[:2])} ... have no place" if self else "no other is"
-            raise CheckpointError(f"the tensor {name} is missing; {others}")
+            raise CheckpointError(f"the tensor {name} is missing{self.difference()}")
         return self.pop(name)
 
     def drop(self, *prefixes: str) -> list[str]:
@@ -88,11 +102,18 @@ class Tensors(dict[str, Floats]):
         beta = self.take(f"{name}.{shift}") if there else np.zeros_like(gamma)
         return {f"{target}.gamma": gamma, f"{target}.beta": beta}
 
+    def difference(self) -> str:
+        """Behind a sentence, which of the tensors has no operation here; "" if none says so."""
+        found = [(name, what) for part, what in _PARTS for name in self if re.search(part, name)]
+        what = "a convolution, where a layer has matrices"
+        found += [(name, what) for name, x in self.items() if x.ndim > 2 and x.size]
+        return f": the tensor {found[0][0]} is of {found[0][1]}" if found else ""
+
     def refuse_rest(self) -> None:
         if self:
             raise CheckpointError(
-                f"the tensor {min(self)} has no place in this encoder ({len(self)} such tensors): "
-                "docs/models.md has what an encoder may be made of"
+                f"the tensor {min(self)} has no place in this encoder ({len(self)} such tensors)"
+                f"{self.difference()}"
             )
 
 
@@ -103,8 +124,8 @@ def integer(config: Config, name: str) -> int:
     return value
 
 
-def number(config: Config, name: str) -> float:
-    value: Any = config.get(name)
+def number(config: Config, name: str, default: float | None = None) -> float:
+    value: Any = config.get(name, default)
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
     check(numeric and abs(value) <= sys.float_info.max, name, value, "a finite number")
     return float(value)
@@ -131,7 +152,13 @@ def labels_of(config: Config, count: int) -> tuple[str, ...]:
     wrong = {i for i in names if not str(names[i] or "").strip()} | (set(names) ^ set(outputs))
     every = f"a name for each of the {count} outputs of classifier and no other"
     check(not wrong, "id2label", {i: names.get(i) for i in sorted(wrong)[:3]}, every)
-    return tuple(str(names[i]) for i in outputs)
+    said, others = config.get("num_labels"), config.get("label2id")
+    check(said in (None, count), "num_labels", said, f"{count}, or left out")
+    labels = tuple(str(names[i]) for i in outputs)
+    for i, name in enumerate(labels):
+        other = others.get(name, i) if isinstance(others, dict) else i
+        check(other == i, f"{name!r} in label2id", other, f"{i}, as in id2label")
+    return labels
 
 
 def answers_of(config: Config, count: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from golden.model import TOKENS_MAX, Window
+from golden.model import RMS_HIDDEN_MAX, TOKENS_MAX, Window
 from quant.foreign.config import Options, check
 from quant.foreign.tensors import boolean, integer, number
 from quant.model.position_bias import BIAS, alibi
@@ -19,6 +19,9 @@ from quant.model.window import Windows
 
 OWN = "bert2rtl-transformer"
 NONE, ALIBI, BUCKETS = BIASES = ("none", "alibi", "buckets")
+
+BASE_MAX = 10**9
+"""Of rotary positions; published models have 500 to some millions."""
 
 
 def sinusoids(positions: int, hidden: int) -> Floats:
@@ -37,6 +40,8 @@ def finish(config: Options, arrays: Arrays, fields: dict[str, Any]) -> None:
     positions, hidden = fields["positions"], fields["hidden"]
     right = 1 <= positions <= TOKENS_MAX
     check(right, "max_position_embeddings", positions, f"1 to {TOKENS_MAX}, as an accelerator has")
+    right = not fields["rms_norm"] or hidden <= RMS_HIDDEN_MAX
+    check(right, "hidden_size", hidden, f"at most {RMS_HIDDEN_MAX} with rms_norm")
     if fields["rows"]:
         hidden = len(arrays.get("layer.0.norm1.gamma", ()))
         arrays["embedding.token"] = np.zeros((positions, hidden), np.float32)
@@ -81,8 +86,10 @@ def _each(config: Options, name: str, several: bool) -> list[Any]:
 def _bases(config: Options) -> tuple[float | None, ...]:
     """The base of each layer; None where Q and K are not turned."""
     each = _each(config, "rope_theta", isinstance(config["rope_theta"], list))
-    found = (x if x is None else number({"rope_theta": x}, "rope_theta") for x in each)
-    return () if each.count(None) == len(each) else tuple(found)
+    for base in each:
+        right = base is None or 1 <= number({"rope_theta": base}, "rope_theta") <= BASE_MAX
+        check(right, "rope_theta", base, f"a base from 1 to {BASE_MAX:,}")
+    return () if each.count(None) == len(each) else tuple(each)
 
 
 def _windows(config: Options) -> Windows:

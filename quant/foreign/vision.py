@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from quant.foreign.config import check
+from quant.foreign.config import Options, check
 from quant.foreign.layouts import Family, Head, Reading
 from quant.foreign.tensors import integer, number
 from quant.images import front as front_end
 from quant.images.front import Front
-from quant.model.spec import CLASSIFICATION, EMBEDDING, Arrays, Floats
+from quant.model.spec import CLASSIFICATION, EMBEDDING, Arrays, CheckpointError, Floats
 
 _LARGEST = 1 << 14
 _ROWS = {"cls_token": "[CLS]", "class_embedding": "[CLS]", "distillation_token": "[DIST]",
@@ -24,6 +24,12 @@ _ROWS = {"cls_token": "[CLS]", "class_embedding": "[CLS]", "distillation_token":
 """The rows before the patches, by the tensors that have them; registers have no positions."""
 _SCALES = {"o": "layer_scale1.lambda1", "ffn.down": "layer_scale2.lambda1"}
 _SIDES = {"CLIPModel": "VisionModelWithProjection", "SiglipModel": "VisionModel"}
+_ELSEWHERE = (
+    *("pooler_output_size", "pooler_act", "projection_dim", "vision_use_head", "encoder_stride"),
+    *("use_mask_token", "drop_path_rate", "layerscale_value", "apply_layernorm", "stage_names"),
+    *("out_features", "out_indices", "reshape_hidden_states"),
+)
+"""Options of training and of classes that are not taken."""
 
 
 def _images(name: str, prefix: str, heads: Mapping[str, Head], **fixed: Any) -> Family:
@@ -49,17 +55,16 @@ def _front(reading: Reading, arrays: Arrays, fields: dict[str, Any]) -> None:
 
     names = [name for name in _ROWS if f"{inside}{name}" in tensors]
     parts = [rows(f"{inside}{name}") for name in names]
-    count = sum(name != "register_tokens" for name in names)  # of those with positions
+    count, called = sum(name != "register_tokens" for name in names), "num_register_tokens"
     positions = rows(tensors.place(inside, "position_embeddings|position_embedding.weight"))
     before = np.concatenate([*parts, positions[:0]])
+    registers = config[called] if config.family.endswith("registers") else 0
+    check(len(before) - count == registers, called, registers, f"{len(before) - count}, as rows")
     before[:count] += positions[:count]
     patches = tensors.place(inside, "patch_embeddings.projection|patch_embedding")
-    weight, sides = tensors.take(f"{patches}.weight"), config["image_size"]
-    right, four = weight.ndim == 4 and weight.size, f"[{hidden}, channels, height, width]"
-    check(right and len(weight) == hidden, f"the shape of {patches}", weight.shape, four)
-    size = tuple(sides) if isinstance(sides, list | tuple) else (sides, sides)
-    right = len(size) == 2 and all(type(side) is int and 0 < side <= _LARGEST for side in size)
-    check(right, "image_size", sides, f"one or two numbers, 1 to {_LARGEST}")
+    weight, size = tensors.take(f"{patches}.weight"), _pair(config, "image_size")
+    wanted = (hidden, integer(config, "num_channels"), *_pair(config, "patch_size"))
+    check(weight.shape == wanted, f"the shape of {patches}.weight", weight.shape, str(wanted))
     options, made = front_end.read(reading.layout.encoder, weight.shape[1], size)
     same = f"that of the images of {front_end.PREPROCESSOR}, {made}"
     check(dino or made == size, "image_size", size, same)
@@ -87,12 +92,18 @@ def _front(reading: Reading, arrays: Arrays, fields: dict[str, Any]) -> None:
             for part, by in (("weight", factors[:, None]), ("bias", factors)):
                 arrays[f"layer.{i}.{ours}.{part}"] = arrays[f"layer.{i}.{ours}.{part}"] * by
     tensors.drop(f"{inside}mask_token")
-    bias = any(arrays[f"layer.{i}.q.bias"].any() for i in range(fields["layers"]))
-    right = config.said("qkv_bias") is not False or not bias
-    check(right, "qkv_bias", False, "true, as the weights")
+    config.seen.update(_ELSEWHERE)
+    shifts = (f"layer.{i}.{x}.bias" for i in range(fields["layers"]) for x in "qkv")
+    bias = any(arrays[name].any() for name in shifts)
+    check(config["qkv_bias"] is not False or not bias, "qkv_bias", False, "true, as the weights")
     embeds = reading.family.heads[reading.kind].task == EMBEDDING
     if tensors.drop(f"{reading.prefix}head.") and embeds:
         reading.notes.append("the mean of the patches takes the place of the pooling by attention")
+        if reading.kind == "VisionModel" and reading.asked != EMBEDDING:
+            raise CheckpointError(
+                "head: SiglipVisionModel pools the patches by attention of a learned query, which "
+                f"nothing here computes: --task {EMBEDDING} takes their mean instead"
+            )
     reading.kind = _SIDES.get(f"{reading.family.name}{reading.kind}", reading.kind)
 
 
@@ -111,6 +122,15 @@ FAMILIES = {
     "vit": _images("ViT", "vit", _CLASSES),
 }
 """By model_type."""
+
+
+def _pair(config: Options, name: str) -> tuple[int, int]:
+    """Height and width, which one number may be."""
+    given = config[name]
+    both = (*given,) if isinstance(given, list | tuple) else (given, given)
+    right = len(both) == 2 and all(type(side) is int and 0 < side <= _LARGEST for side in both)
+    check(right, name, given, f"one or two numbers, 1 to {_LARGEST}")
+    return both
 
 
 def resampled(grid: Floats, size: tuple[int, int], antialias: bool) -> Floats:

@@ -247,7 +247,7 @@ def test_scores_that_a_window_hides_do_not_count(tmp_path: Path) -> None:
         {"norm_first": 1}, {"sinusoids": 1}, {"gated": 1},
         {"layer_norm_eps": [1e-5]}, {"hidden_act": None}, {"pooling": "max"}, {"id2label": ["a"]},
         {"max_position_embeddings": 0}, {"id2label": {"0": "a"}}, {"position_bias": "rotary"},
-        {"rope_theta": [1.0]},
+        {"rope_theta": [1.0]}, {"rope_theta": 0.5},
         *({"window": one} for one in ([None] * 3, 3, "causal", [[1], [2]], [[1, 2, 3], None])),
     ],
 )  # fmt: skip

@@ -14,7 +14,23 @@ from quant.model.spec import EncoderSpec
 from tests.quant import tiny
 
 LINEAR = {"rope_type": "linear", "rope_theta": 500.0, "factor": 3.0}
-_HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "Model")
+_LENGTH = {"original_max_position_embeddings": 6}
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 90.0, "factor": 4.0, **_LENGTH}
+LLAMA3 |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+YARN = {"rope_type": "yarn", "rope_theta": 90.0, "factor": 4.0, **_LENGTH}
+PART = {"rope_type": "proportional", "rope_theta": 9.0, "partial_rotary_factor": 0.5}
+_ROPES: dict[str, dict[str, Any]] = {
+    "llama3": LLAMA3,
+    "llama3-near": LLAMA3 | {"low_freq_factor": 0.5, "high_freq_factor": 1.0},
+    "yarn": YARN,
+    "yarn-turns": YARN | {"beta_fast": 3.0, "beta_slow": 0.2, "attention_factor": 0.7},
+    "yarn-untruncated": YARN | {"beta_fast": 2.0, "truncate": False},
+    "yarn-scales": YARN | {"mscale": 0.7, "mscale_all_dim": 0.4},
+    "proportional": PART,
+    "proportional-scaled": {"rope_type": "proportional", "rope_theta": 9.0, "factor": 3.0},
+}
+_HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering",
+          "ForMultipleChoice", "Model")  # fmt: skip
 _BERTS = {
     "Albert": {"embedding_size": 10},
     **{name: {"type_vocab_size": 2} for name in ("Bert", "Ernie", "MegatronBert")},
@@ -26,12 +42,15 @@ _BERTS = {
 }
 _ROTARY = {"position_embedding_type": "rotary", "token_dropout": True, "mask_token_id": 2}
 _MODERN = {"cls_token_id": 1, "sep_token_id": 2}
+_GROUPS = {"num_hidden_layers": 5, "num_hidden_groups": 3, "inner_group_num": 2}
 _GATED = {"feed_forward_proj": "gated-gelu"}
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     **{f"{name}{head}": (f"{name}{head}", options) for name, options in _BERTS.items()
-       for head in _HEADS},
+       for head in _HEADS if (name, head) != ("Electra", "ForMultipleChoice")},
+    "Bert next": ("BertForNextSentencePrediction", {}),
     "Ernie task": ("ErnieModel", {"use_task_id": True, "task_type_vocab_size": 3}),
+    "Albert groups": ("AlbertForSequenceClassification", {"embedding_size": 7} | _GROUPS),
     "Electra wide": ("ElectraModel", {"embedding_size": 24}),
     "MPNet far": ("MPNetForTokenClassification", {"max_position_embeddings": 302}),
     "MPNet padding": ("MPNetModel", {"pad_token_id": 5}),
@@ -51,6 +70,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
                   {"num_key_value_heads": 2, "classifier_pooling": "mean"}),
     "euro bos": ("EuroBertForSequenceClassification", {"classifier_pooling": "bos"}),
     "euro words": ("EuroBertForTokenClassification", {"rope_parameters": LINEAR}),
+    **{name: ("EuroBertModel", {"rope_parameters": one}) for name, one in _ROPES.items()},
     "nomic": ("NomicBertModel", {}),
     "nomic class": ("NomicBertForSequenceClassification", {"layer_norm_eps": 1e-4}),
     "nomic words": ("NomicBertForTokenClassification", {"rope_parameters": LINEAR}),
@@ -74,11 +94,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "modern mean": ("ModernBertForSequenceClassification", _MODERN | {
         "classifier_pooling": "mean", "norm_bias": True, "classifier_activation": "silu"}),
     "modern words": ("ModernBertForTokenClassification", _MODERN),
+    "modern choice": ("ModernBertForMultipleChoice", _MODERN),
     "modern answer": ("ModernBertForQuestionAnswering", _MODERN),
     "modern local": ("ModernBertModel", _MODERN | {
         "layer_types": ["sliding_attention"] * 2, "local_attention": 9,
-        "rope_parameters": {"sliding_attention": LINEAR | {"rope_theta": 90.0},
-                            "full_attention": LINEAR},
+        "rope_parameters": {"sliding_attention": YARN, "full_attention": LINEAR},
         "hidden_activation": "silu"}),
     "T5": ("T5EncoderModel", {}),
     "T5 silu": ("T5EncoderModel", {"feed_forward_proj": "silu"}),
