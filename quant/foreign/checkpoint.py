@@ -194,7 +194,8 @@ def _digest(settings: bytes, files: tuple[tuple[Path, int, int, int], ...]) -> s
 def weight_files(directory: Path) -> list[Path]:
     """model.safetensors, else what its index lists, else the one file that there is."""
     files = {file.name: file for file in directory.glob("*.safetensors") if file.name[0] != "."}
-    if not files or any(directory.glob("adapter_*")):
+    adapter = (directory / "adapter_config.json").is_file()
+    if adapter or min(files, default="adapter").startswith("adapter"):
         raise CheckpointError(
             f"{directory} has no *.safetensors file with the weights: {options.WANTED}"
         )

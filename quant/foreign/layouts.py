@@ -540,8 +540,8 @@ class Reading:
             for name, option in (_CONFIG | dict(family.config)).items()
             if name not in family.fixed
         }
-        for name in MOST.keys() & fields.keys():
-            most, value = MOST[name], fields[name]
+        for name, most in MOST.items():
+            value = fields.get(name, 0)
             check(value <= most, f"the number of {name}", value, f"at most {most:,}")
         fields |= family.fixed
         if "head_size" not in fields:

@@ -109,10 +109,11 @@ def test_a_folder_with_something_else_says_what_is_read(file: str, tmp_path: Pat
         (tmp_path / "config.json").unlink(missing_ok=True)
 
 
-def test_names_within_a_wrapper_are_said(tmp_path: Path) -> None:
-    wrapped = {f"module.{name}": tensor for name, tensor in tiny.tensors().items()}
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "base_model.model."])
+def test_a_wrapper_about_the_model_is_said(prefix: str, tmp_path: Path) -> None:
+    wrapped = {f"{prefix}{name}": tensor for name, tensor in tiny.tensors().items()}
     with pytest.raises(CheckpointError, match=r"is missing: .* a wrapper about the model: save"):
-        load(tiny.write(tmp_path, {"architectures": ["BertModel"]}, wrapped))
+        load(tiny.write(tmp_path, arrays=wrapped))
 
 
 def test_refuses_files(tmp_path: Path) -> None:
