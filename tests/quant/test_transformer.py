@@ -246,8 +246,8 @@ def test_scores_that_a_window_hides_do_not_count(tmp_path: Path) -> None:
         {"embedding_norm": True}, {"final_norm": False},
         {"norm_first": 1}, {"sinusoids": 1}, {"gated": 1},
         {"layer_norm_eps": [1e-5]}, {"hidden_act": None}, {"pooling": "max"}, {"id2label": ["a"]},
-        {"max_position_embeddings": 0}, {"id2label": {"0": "a"}}, {"position_bias": "rotary"},
-        {"rope_theta": [1.0]}, {"rope_theta": 0.5},
+        {"max_position_embeddings": 0}, {"num_key_value_heads": 2}, {"id2label": {"0": "a"}},
+        {"position_bias": "rotary"}, {"rope_theta": [1.0]}, {"rope_theta": 0.5},
         *({"window": one} for one in ([None] * 3, 3, "causal", [[1], [2]], [[1, 2, 3], None])),
     ],
 )  # fmt: skip
@@ -268,7 +268,6 @@ LAYER = "encoder.layers.1"
         ({"num_attention_heads": 5}, {}, "a divisor of the hidden size, 12"),
         ({"num_hidden_layers": 3}, {}, "encoder.layers.2.self_attn.in_proj_weight is missing"),
         ({"num_key_value_heads": 1, "position_bias": "alibi"}, {}, "kv_heads is 1"),
-        ({"num_key_value_heads": 2}, {}, "kv_heads is 2"),
         ({"window": [-1, 0]}, {}, "before is -1"),
         ({"rope_theta": 10.0, "num_attention_heads": 4}, {}, "even"),
         ({}, {"classifier.weight": None}, "classifier.weight is missing"),
