@@ -5,6 +5,7 @@ foresaw too, shows here as a number. It needs torch, which nothing else of quant
 """
 
 import contextlib
+import json
 import multiprocessing
 import re
 import signal
@@ -29,6 +30,10 @@ from quant.model.spec import CheckpointError, EncoderSpec
 TOLERANCE = 1e-5
 """Of the largest difference beside the largest output. Equal models differ by 1e-7 or less."""
 
+_LENGTHS = re.compile(
+    r'"(?:original_max_position_embeddings|relative_attention_max_distance)": (\d+)'
+)
+"""Options, as JSON, whose lengths those that are tried go beyond, as they do beyond windows."""
 _UNSEEN = re.compile(
     "dropout|initializer|_token_id$|^(sentence_transformers|auto_map|torch_dtype)$|^sbert_ce_"
 )
@@ -56,7 +61,8 @@ def proved(checkpoint: Checkpoint) -> Checkpoint:
     theirs, draw, types = _model(twin), np.random.default_rng(1), None
     differences, outputs = [], []
     sides = [side for w in spec.windows if w for side in (w.before, w.after) if side is not None]
-    beyond = max([*sides, 128 if spec.position_bias else 0]) + 2  # all windows, and the buckets
+    named = map(int, _LENGTHS.findall(json.dumps(twin.given)))
+    beyond = max([*sides, *named, 128 if spec.position_bias else 0]) + 2
     lengths = {min(length, spec.max_tokens) for length in (1, 7, 22, beyond)}
     for length in {spec.max_tokens} if front else lengths:
         if front:
