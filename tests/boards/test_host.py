@@ -178,7 +178,7 @@ def test_a_text(soc: Soc, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         assert host.main(words_of(tmp_path, soc, "the film was good !")) == 0
         out = capsys.readouterr().out
         for label, logit in enumerate(logits_of(soc, tmp_path, "the film was good !")):
-            assert re.search(rf"^{label} +{logit} ", out, re.MULTILINE)
+            assert re.search(rf"^integer logits {label} +{logit:,}$", out, re.MULTILINE)
         assert "from 7 tokens" in out
         assert "1,234 clock cycles, 0.020 ms on the board" in out
         assert len(soc.commands) <= commands
