@@ -209,8 +209,9 @@ def test_what_is_no_table_and_no_stream() -> None:
 
 
 ENDLESS = """
-import sys
+import signal
 from tests.sim.test_machine import PLAIN, played, CONFIG
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background ignores
 print("ready", flush=True)
 played(CONFIG, [PLAIN.inference(16, row_latency=1 << 31, patience=1 << 40, name="text 17")])
 """
