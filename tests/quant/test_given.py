@@ -205,7 +205,7 @@ def test_other_commands_take_files(made: Made, tmp_path: Path, capsys: Any) -> N
     assert calibrate.main([*given, *task]) == 0
     assert embedding.main([str(made.source), "--quantized", str(out), "-o", str(npy)]) == 0
     assert np.load(npy).shape == (COUNT, store.load(out)[1]["spec"]["hidden"])
-    assert inspect.main([str(made.folder), *given[:2]]) == 0
+    assert inspect.main([str(made.folder)]) == 0
     shown = ("files of rows, .npy with float32 [L, 12]", "[CLS] and 2 x 2 patches of 4 x 4")
     assert shown[made.inputs == IMAGES] in capsys.readouterr().out
     page = ["--out", str(tmp_path / "page.html")]
@@ -265,7 +265,6 @@ def test_what_is_not_taken_is_refused(made: Made, capsys: Any) -> None:
         return
     model = ["--model", str(made.folder)]
     refused(classify.main, [file, *model], NONE_AT_HAND)
-    refused(inspect.main, model[1:], NONE_AT_HAND)
     for main in (calibrate.main, evaluate.main):
         refused(main, model, NONE_AT_HAND)
     for main in (evaluate.main, run.main, regress.main, vectors.main):

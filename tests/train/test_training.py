@@ -1,10 +1,8 @@
 """train.finetune and train.pretrain as a user calls them: results, resuming, refusals."""
 
 import json
-import os
 import re
 import shlex
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -186,7 +184,7 @@ def test_an_interrupted_run_ends_with_the_bytes_of_a_whole_one(
     def interrupted(self, args, state, control, **rest):
         step(self, args, state, control, **rest)
         if state.global_step == 12:
-            os.kill(os.getpid(), signal.SIGINT)
+            raise KeyboardInterrupt
 
     monkeypatch.setattr(running.Progress, "on_step_end", interrupted)
     assert finetune.main(parts) == 130
