@@ -269,7 +269,7 @@ def test_what_is_not_taken_is_refused(made: Made, capsys: Any) -> None:
         refused(main, model, NONE_AT_HAND)
     for main in (evaluate.main, run.main, regress.main, vectors.main):
         refused(main, common, NONE_AT_HAND)
-    refused(embedding.main, common, "makes no embeddings")
+    refused(embedding.main, common, "is a model of classification")
     refused(cycles.main, [*common, "--batch", "20"], NONE_AT_HAND)
 
 
