@@ -2,9 +2,10 @@
 
 import gc
 from contextlib import suppress
+from importlib import import_module
 
 with suppress(ImportError):  # so that calibrations start no process that imports it, 7 s each
-    import torch  # noqa: F401
+    import_module("torch")
 
 # A look for cyclic garbage goes over all that Amaranth, Numba and torch have made by then, which
 # at Python's thresholds is a tenth of the time of a test that simulates or compiles.

@@ -11,13 +11,13 @@ from typing import Any
 from cli.command import run_command
 from cli.errors import UserError
 from cli.machine import BUILD
-from cli.options import Parser, add_seed, positive
+from cli.options import Parser, add_json, add_seed, positive
 from cli.paths import check_written
 
 OPTIONS = "options.json"
 """The options of a run, in its folder until it ends."""
 
-_PLACES = ("out", "force", "resume")
+_PLACES = ("out", "force", "resume", "json")
 
 
 def add_sizes(group: argparse._ActionsContainer, **sizes: int) -> None:
@@ -40,6 +40,15 @@ def add_common(parser: Parser, recipe: argparse._ArgumentGroup, name: str) -> No
     place.add_argument("--out", type=Path, metavar="DIR", help=f"(build/trained/ and {name})")
     place.add_argument("--resume", action="store_true", help="go on with the run in --out")
     place.add_argument("--force", action="store_true", help="replace what --out holds")
+    add_json(place)
+
+
+def share(text: str) -> float:
+    """An argument from 0 to below 1."""
+    value = float(text)
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not from 0 to below 1")
+    return value
 
 
 def decisive(options: argparse.Namespace) -> dict[str, Any]:

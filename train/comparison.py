@@ -145,6 +145,8 @@ def run(options: argparse.Namespace) -> None:
         if spec.inputs != TEXTS or spec.pooling not in ("mean", "first"):
             raise UserError(f"--model {folder}: give an encoder of texts that is no decoder")
         classes = spec.task == CLASSIFICATION
+        if classes and options.tokens > spec.max_tokens:
+            raise UserError(f"--tokens {options.tokens}: {folder} takes {spec.max_tokens} at most")
         reviews = imdb("test") if classes else rotten_tomatoes("test")
         reviews = reviews[: options.texts]
         encoded = AutoTokenizer.from_pretrained(folder, local_files_only=True)(
@@ -163,8 +165,7 @@ def run(options: argparse.Namespace) -> None:
         print(*map(_line, rows), sep="\n")
         accuracies += rows
         for count in (options.batch, 1) if classes else ():
-            size = count, min(options.tokens, spec.max_tokens)
-            some = np.random.default_rng(0).integers(0, spec.vocabulary, size)
+            some = np.random.default_rng(0).integers(spec.vocabulary, size=(count, options.tokens))
             speeds.append(speed(name, these, some, options.repeats))
     if options.model is None:
         config = BertConfig(num_hidden_layers=BASE.layers, hidden_size=BASE.hidden)

@@ -5,8 +5,7 @@ New models start better than from random weights, since they see little text.
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from safetensors.numpy import load_file
 from tokenizers import ByteLevelBPETokenizer
 from torch import nn
 
+from quant.images.files import saying
 from quant.model.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
 from quant.which import PACKAGE
 from train.data import IMAGES
@@ -86,7 +86,8 @@ def new_model(options: argparse.Namespace, task: str, names: Sequence[str], voca
 def load_model(folder: Path, task: str, names: Sequence[str]) -> Any:
     """The model of a checkpoint; a head that does not fit the task is drawn anew."""
 
-    with _reading(f"{folder} is no checkpoint that is trained here"):
+    what, advice = f"{folder} is no checkpoint that is trained here", "give another --model"
+    with saying(UserError, what, advice):
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         family = config["model_type"]
         answers = _answers(family, task, names)
@@ -99,19 +100,9 @@ def load_model(folder: Path, task: str, names: Sequence[str]) -> Any:
 
 def load_tokenizer(folder: Path) -> Any:
     """The tokenizer of a checkpoint."""
-    with _reading(f"{folder} has no tokenizer that transformers reads"):
+    what = f"{folder} has no tokenizer that transformers reads"
+    with saying(UserError, what, "give another --model"):
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-
-
-@contextmanager
-def _reading(wrong: str) -> Iterator[None]:
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:  # of transformers and safetensors, for what is in the files
-        (reason, *_) = str(error).strip().splitlines() or [type(error).__name__]
-        raise UserError(f"{wrong}: {reason}") from None
 
 
 def _answers(family: str, task: str, names: Sequence[str]) -> dict[str, Any]:
@@ -131,6 +122,8 @@ def new_tokenizer(options: argparse.Namespace, texts: Sequence[str]) -> Any:
         pairs = ByteLevelBPETokenizer()
         told = {"special_tokens": ["<s>", "<pad>", "</s>", "<unk>", "<mask>"], "min_frequency": 2}
         pairs.train_from_iterator(texts, options.vocab_size, show_progress=False, **told)
+        if (least := pairs.get_vocab_size()) > options.vocab_size:
+            raise UserError(f"--vocab-size {options.vocab_size}: bytes alone need {least}")
         model = json.loads(pairs.to_str())["model"]
         merges = [tuple(pair) for pair in model["merges"]]
         return transformers.RobertaTokenizer(vocab=model["vocab"], merges=merges)

@@ -1,9 +1,8 @@
 """Train a classifier of texts, numbers, labels, words or images, and write it as a checkpoint.
 
 --out holds the run while it goes on, and at the end the checkpoint alone: the weights of the best
-evaluation, the curves as SVG, and training.json with all figures, in place of --json. After Ctrl-C
-or a kill the same command with --resume goes on from the last evaluation. It uses a GPU where torch
-finds one.
+evaluation, training.json with all figures, and the curves as SVG. After Ctrl-C or a kill the same
+command with --resume goes on from the last evaluation. It uses a GPU where torch finds one.
 """
 
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from cli.options import Parser, positive, whole
 
 from quant.texts.corpora import CORPORA
 from quant.texts.data_file import add_columns
-from train.command import add_common, add_sizes, run_training
+from train.command import add_common, add_sizes, run_training, share
 from train.data import DIGITS, TASKS
 
 EXAMPLES = """\
@@ -73,7 +72,7 @@ def parser() -> Parser:
     recipe.add_argument("--epochs", type=positive, metavar="N", help="passes over the examples")
     what = "longest window in tokens; several share the epochs, and the last one measures"
     recipe.add_argument("--length", type=whole(3), nargs="+", metavar="N", help=what)
-    recipe.add_argument("--word-dropout", type=float, metavar="P", help="words shown as [MASK]")
+    recipe.add_argument("--word-dropout", type=share, metavar="P", help="words shown as [MASK]")
     kinds, what = ("nb-svm", "none"), "a linear model of n-grams to distil from"
     recipe.add_argument("--teacher", choices=kinds, help=what)
     add_common(result, recipe, "the name of --data")

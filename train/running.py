@@ -175,6 +175,8 @@ def write(
         processor.save_pretrained(temporary)
         files.write_json(temporary / "training.json", report)
         files.write(temporary / "curves.svg", _curves(history))
+    if options.json:
+        files.write_json(options.json, report)
     for split, measured in metrics.items():
         said = [f"{x} {measured[x]:.4g}" for x in ("accuracy", "f1", "loss") if x in measured]
         print(f"{split}, {measured['examples']:,} examples: {', '.join(said)}")

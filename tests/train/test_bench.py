@@ -90,5 +90,7 @@ def test_the_command(quantized, tmp_path, capsys, monkeypatch):
 
 
 def test_a_model_of_another_kind_is_refused(capsys):
+    assert bench.main(["--model", str(MODEL), *FEW, "--tokens", "513"]) == 2
+    assert "bert-tiny-imdb takes 512 at most" in capsys.readouterr().err
     assert bench.main(["--model", "models/vit-tiny-digits"]) == 2
     assert "give an encoder of texts" in capsys.readouterr().err

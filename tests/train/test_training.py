@@ -36,8 +36,10 @@ def trained(folder):
         out = folder / "trained" / name
         if name not in done:
             words = [] if "--model" in arguments else ["--vocab", str(folder / "words.txt")]
-            assert main([*arguments, *words, "--out", str(out)]) == 0
+            figures = folder / "figures.json"
+            assert main([*arguments, *words, "--out", str(out), "--json", str(figures)]) == 0
             done[name] = json.loads((out / "training.json").read_text())
+            assert json.loads(figures.read_text()) == done[name]
         return done[name], out
 
     return run
@@ -209,7 +211,10 @@ REFUSALS = [
     (["--data", "absent"], "absent: not a file of .csv, .tsv"),
     (["--vocab", "absent.txt"], "argument --vocab: absent.txt does not exist"),
     (["--vocab", "README.md"], "README.md is no BERT vocabulary: it lacks"),
-    (["--model", "docs"], "docs has no tokenizer that transformers reads: "),
+    (["--model", "docs"], "docs has no tokenizer that transformers reads "),
+    (["--model", "absent"], "absent"),
+    (["--word-dropout", "1"], "1.0 is not from 0 to below 1"),
+    (["--family", "roberta", "--vocab-size", "99"], "--vocab-size 99: bytes alone need 261"),
     (["--freeze"], "--freeze without --model would train a classifier on random features"),
     (["--heads", "3"], "--hidden 16 is no multiple of --heads 3"),
     (["--learning-rate", "1e30"], "the loss is nan at step 5 of 20: lower --learning-rate"),
