@@ -1,8 +1,13 @@
 """What holds for all tests."""
 
 import gc
+import os
 from contextlib import suppress
 from importlib import import_module
+
+# Two test processes have two cores: a second thread of BLAS would wait, and waits busily.
+for library in ("OMP", "OPENBLAS"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 with suppress(ImportError):  # so that calibrations start no process that imports it, 7 s each
     import_module("torch")

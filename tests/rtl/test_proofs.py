@@ -296,10 +296,12 @@ def test_row_scale(bits: int, tmp_path: Path) -> None:
     assert proved(RowScale(bits), formula, tmp_path, before=PARTS_AS_PORTS)
 
 
+@pytest.mark.slow
 def test_norm_lane(tmp_path: Path) -> None:
     assert proved(NormLane(), NORM_LANE, tmp_path, before=PARTS_AS_PORTS)
 
 
+@pytest.mark.slow
 def test_weight(tmp_path: Path) -> None:
     assert proved(Weight(), WEIGHT.format(table=exp2_table()), tmp_path)
 

@@ -309,6 +309,7 @@ def test_it_is_the_design(name: str, tmp_path: Path) -> None:
     assert not differs(COMPONENTS[name], tmp_path)
 
 
+@pytest.mark.slow
 def test_a_lost_value_of_a_field_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     renewed = fields._renewed
 

@@ -46,7 +46,7 @@ def test_chosen_tests_alone(accumulator, simulator):
     assert [result.name for result in results] == ["sums/sign=1", "sums/sign=-1"]
 
 
-@EACH
+@THOROUGH_ON_VERILATOR
 def test_a_failing_test_raises_with_its_message(accumulator, simulator):
     with pytest.raises(BenchError, match=r"1 failed\nwrong_on_purpose: expected 7\b"):
         run_bench(

@@ -23,6 +23,7 @@ from tests.tiers import quick
 CONFIG = Config(lanes=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", quick(["reciprocal", "activation", "requantize", "rsqrt"]))
 def test_small_units_on_icarus(unit: str) -> None:
     assert command.main([unit, "--lanes", "4", "--simulator", "icarus"]) == 0

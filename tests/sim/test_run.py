@@ -174,6 +174,7 @@ def no_inference(report: dict[str, Any]) -> None:
     report["inferences"] = []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -190,6 +190,7 @@ SAME: list[tuple[str, int, Change]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "change"), [pytest.param(*c[1:], id=c[0]) for c in SAME])
 def test_what_changes_nothing(number: int, change: Change) -> None:
     subject, stream = changed(number, change)
@@ -199,12 +200,14 @@ def test_what_changes_nothing(number: int, change: Change) -> None:
         assert rtl_logits(subject, stream, packet) == (Error.NONE, sound(subject, packet))
 
 
+@pytest.mark.slow
 def test_the_number_of_logits_is_columns() -> None:
     """Not labels of the HEADER; the columns that pad the last tile are not written."""
     subject, stream = changed(POST, fields("logits", columns=1))
     assert rtl_logits(subject, stream) == (Error.NONE, sound(subject)[::2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("s", [1, 17, 46, 63])
 def test_six_bits_of_s_count(s: int) -> None:
     subject, stream = changed(POST, parameter_s("layer.0.q", s))
@@ -219,6 +222,7 @@ LIMITS = [(1, config(N)), (2, config(N)), (3, BIASED), (4, WINDOWED), (5, GATED)
 LIMITS += [(7, config(N, 16))]
 
 
+@pytest.mark.slow
 def test_a_position_bias_that_is_too_short() -> None:
     """Of fewer heads than an ATTEND, or fewer tokens than the HEADER: not what hardware checks."""
     found = [s for s in subjects(BIASED) if s.model.position_bias is not None]
@@ -267,6 +271,7 @@ def test_a_gate_that_nothing_has_written() -> None:
     assert logits != sound(gated)
 
 
+@pytest.mark.slow
 def test_what_hardware_does_not_check_of_rotary_positions() -> None:
     subject = next(s for s in subjects(ROTARY) if s.model.rotary)
     q, tables = (
@@ -391,7 +396,7 @@ def allowed(stream: bytes, limits: Config) -> bool:
 @pytest.mark.parametrize(
     ("lanes", "columns"), quick([(4, 8), (4, None), (4, 32), (16, None), (16, 64), (64, None)])
 )
-@pytest.mark.parametrize("kind", quick(zoo.KINDS, 2))
+@pytest.mark.parametrize("kind", quick(zoo.KINDS))
 def test_compiled_streams_are_allowed(lanes: int, columns: int | None, kind: str) -> None:
     for name, shape in (
         SMALL | {name: FAMILIES[name] for name in ("bert-tiny", "pre-norm")}

@@ -458,6 +458,7 @@ def test_a_silent_source_is_ended_by_abort(small: Any, tmp_path: Path) -> None:
     assert codes == [error.name for _, _, error in cuts]
 
 
+@pytest.mark.slow
 def test_a_wrong_expectation_is_seen(small: Any, tmp_path: Path) -> None:
     """The bench can fail: one bit of one expected value of one tensor is another."""
     sound = small[2][0]

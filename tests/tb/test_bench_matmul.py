@@ -8,9 +8,10 @@ from rtl.interface.config import Config
 from sim.bench import run_bench
 from sim.design import generated
 from tests.tb.power_up import unknown
+from tests.tiers import quick
 
 
-@pytest.mark.parametrize("dsp_macs", [None, 5])
+@pytest.mark.parametrize("dsp_macs", quick([None, 5]))
 def test_icarus(dsp_macs: int | None) -> None:
     """Registers begin with X."""
     config = Config(lanes=4, dsp_macs=dsp_macs)

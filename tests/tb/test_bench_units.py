@@ -31,11 +31,12 @@ def test_more_lanes(unit: str, lanes: int) -> None:
     run_bench(unit, "icarus", Config(lanes=lanes, hidden=96))
 
 
-@pytest.mark.parametrize("columns", quick([16, 8]))
+@pytest.mark.parametrize("columns", quick([16, 8], 0))
 def test_more_columns(columns: int) -> None:
     run_bench("matmul", "icarus", Config(lanes=4, columns=columns, hidden=96))
 
 
+@pytest.mark.slow
 def test_wide_operands() -> None:
     run_bench("matmul", "icarus", Config(lanes=4, hidden=96, precise=True))
 

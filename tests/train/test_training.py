@@ -61,7 +61,7 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize("family", quick(FAMILIES, 4))
+@pytest.mark.parametrize("family", quick(FAMILIES, 2))
 def test_a_new_model_learns_and_is_the_encoder_that_is_loaded(family, trained, reviews):
     """The folder means the same to this project's float model as to the class that was trained."""
     report, out = trained(family, *reviews, *NEW, "--family", family)
