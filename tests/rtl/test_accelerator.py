@@ -118,6 +118,7 @@ def rtl_run(
     return Error(answers["status"] >> 8 & 15), logits, answers["cycles"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick(["pre-norm", "every-token"]))
 def test_logits(name: str) -> None:
     config = Config(lanes=4, **SMALL_LIMITS)
@@ -169,6 +170,7 @@ def test_a_table_without_wide_has_no_low_halves() -> None:
     assert logits == expected
 
 
+@pytest.mark.slow
 def test_no_valid_key() -> None:
     model = family("pre-norm", SMALL["pre-norm"])
     ids, types, attend = sequence(model, 5, 3)
