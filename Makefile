@@ -7,8 +7,9 @@ SIM ?= verilator
 RUN := .venv/bin/python
 BUILD := $(or $(BERT2RTL_BUILD),build)
 
-# No variable of this make reaches a test, which may run make itself.
-TESTS := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(RUN) -m pytest -n 2 --dist worksteal
+# No variable of this make reaches a test, which may run make itself. The tests start hundreds of
+# Pythons, which keep their bytecode for each other.
+TESTS := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u PYTHONDONTWRITEBYTECODE $(RUN) -m pytest -n 2 --dist worksteal
 unexport PYTHON LANES SIM UNIT WAVES ARGS
 
 # A review reaches the command as it was given.

@@ -43,7 +43,7 @@ def cases() -> list[Any]:
             unit,
             simulator,
             marks=[pytest.mark.slow]
-            * (unit in ("accelerator", "attention") or simulator == "verilator"),
+            * (unit in ("accelerator", "attention", "layernorm") or simulator == "verilator"),
         )
         for simulator in ("icarus", "verilator")
         for unit in UNITS
