@@ -47,12 +47,9 @@ Played, in this order, and held to the integer golden model, bit for bit:
 
 The first value that differs ends the run:
 
-    layer.0.p[lane 2, write 87, head 0, query 10, key 7] in cycle 5121 is 219, golden says 220
-
-with the tensor's name in the golden trace, the lane of the word, the number of the write to that
-tensor, the index in the tensor, the clock cycle and both values. Cycle c begins at 10 c units of
-time, which are nanoseconds in these scripts.
-Unknown bits (X) are differences. A word too many, too few or at the wrong address is one as well.
+{difference}
+Cycle c begins at 10 c units of time, which are nanoseconds in these scripts. Unknown bits (X) are
+differences.
 """
 
 EXAMPLE = """\
@@ -80,8 +77,20 @@ All {cores} cores play at the same time; core k begins with the k-th inference o
 list, counted from 0."""
 
 PINS = """\
-The unit has no streams: `vectors/pins.mem` holds its inputs cycle by cycle, with {pauses}.
-What is not looked at is noise."""
+The unit has no streams: `vectors/pins.mem` holds cycle by cycle what the project's cocotb bench has
+given its inputs, and what it has read of its outputs while it held them to golden."""
+
+PINS_DIFFERENCE = """\
+    o[lane 2] in cycle 51 is -1205, not -1204
+
+with the port, the lane of its word, the clock cycle, the value and the one that was recorded."""
+
+STREAMS_DIFFERENCE = """\
+    layer.0.p[lane 2, write 87, head 0, query 10, key 7] in cycle 5121 is 219, golden says 220
+
+with the tensor's name in the golden trace, the lane of the word, the number of the write to that
+tensor, the index in the tensor, the clock cycle and both values. A word too many, too few or at the
+wrong address is a difference as well."""
 
 LARGE = """\
 Verilator simulates in seconds after a minute of compiling. Icarus starts at once, but simulates
@@ -105,8 +114,7 @@ def text(top: str, module: str, facts: Mapping[str, Any], rtl: Sequence[str]) ->
             expect=LARGE,
         )
     else:
-        pauses = "no pauses" if stalls is None else f"pauses drawn by the seed {stalls}"
-        surroundings = PINS.format(pauses=pauses)
+        surroundings = PINS
     settings = chosen(facts["config"], facts["bus"])
     example = EXAMPLE.format(verilog=posixpath.dirname(rtl[0]))
     return TEXT.format(
@@ -117,5 +125,6 @@ def text(top: str, module: str, facts: Mapping[str, Any], rtl: Sequence[str]) ->
         configuration=", ".join(f"{key} {value}" for key, value in settings.items()),
         played="\n".join(f"- {name}" for name in facts["inferences"]),
         surroundings=surroundings,
+        difference=STREAMS_DIFFERENCE if facts["streams"] else PINS_DIFFERENCE,
         example=example if facts["unit"] == "accelerator" else "",
     )

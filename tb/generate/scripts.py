@@ -51,7 +51,7 @@ fi
 """
 _NO_STREAMS = """\
   --stalls | --stalls=* | +stalls=*)
-    refuse "$1: this unit has no streams; what pauses there are was drawn when this was made" ;;"""
+    refuse "$1: this unit has no streams; its pauses are those of the record" ;;"""
 
 #: A simulator's own exit code says little: some end with 0 after $fatal.
 _VERDICT = """\
