@@ -20,7 +20,6 @@ from tb.scenarios import SMALL_LIMITS
 Benches = Callable[[str], tuple[Bench, Path]]
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 STALLS = 7
-STREAMED = ("attention", "accelerator")
 # How fast it runs does not matter.
 FLAGS = "-CFLAGS -O0 -MAKEFLAGS OPT_FAST=-O0 -MAKEFLAGS OPT_SLOW=-O0 -MAKEFLAGS OPT_GLOBAL=-O0"
 
@@ -35,7 +34,6 @@ FAULTS = {
     "position_bias": "o_2",
     "layernorm": "affine",
     "matmul": "product_3_2",
-    "attention": "product_3_2",
     "accelerator": "affine",
 }
 
