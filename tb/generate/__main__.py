@@ -23,7 +23,7 @@ from golden.model import Model
 from quant.quantized_model import QuantizedModel
 from rtl.compile.fit import fitting_model
 from rtl.dma.options import add_bus_options, bus_of
-from rtl.generate.sheet import refuse_dma
+from rtl.generate.sheet import STREAMED, refuse_dma
 from rtl.generate.units import unit as unit_of
 from rtl.interface.config import LANES, Config, array
 from sim.design import generated
@@ -52,7 +52,6 @@ examples:
   python -m tb.generate layernorm --no-review -o build/layernorm
 """
 OUT = BUILD / "bench"
-STREAMED = "accelerator"
 #: Values or rows of each tensor of a review.
 LIMIT = 1024
 SEED_MAX = (1 << 31) - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,26 +13,17 @@ from cli.files import replacing
 
 from golden.model import Model
 from rtl.compile.fit import FitError
-from rtl.compile.program import Program, compile_attention, compile_model
+from rtl.compile.program import compile_model
 from rtl.dma.bus import Bus
 from rtl.generate.sheet import file_list, generated, module_files
 from rtl.generate.verilog import TRACE
 from rtl.interface.config import Config
-from tb.case import accelerator_inference, attention_inference
-from tb.cut import Traced
+from tb.case import accelerator_inference
 from tb.generate import readme, scripts, tops
-from tb.generate.machines import Run, accelerator_files, attention_files, example_files
+from tb.generate.machines import Run, accelerator_files, example_files
 from tb.generate.memories import format_of, hexadecimal
 from tb.record import Record, layout
-from tb.scenarios import (
-    SMALL,
-    batch_lengths,
-    family,
-    kinds_of,
-    layer_inferences,
-    sequence,
-    sequences,
-)
+from tb.scenarios import SMALL, batch_lengths, family, kinds_of, sequence, sequences
 from tb.sequences import Sequence as Tokens
 
 MARK = "bench.f"
@@ -115,7 +106,7 @@ def bench_of(
         "unit": unit,
         "config": config,
         "stalls": stalls,
-        "streams": unit in ("accelerator", "attention"),
+        "streams": unit == "accelerator",
         "bus": bus,
         "traced": any(port.startswith(TRACE) for port in sheet["ports"]),
     }
@@ -125,10 +116,6 @@ def bench_of(
         example = example_files(sheet, config, runs[0], bus)
         files |= {f"example/{name}": text for name, text in example.items()}
         facts["inferences"] = [run.inference.name for run in runs]
-    elif unit == "attention":
-        runs = _layers(config, reviews)
-        files = attention_files(sheet, config, runs, seed)
-        facts["inferences"] = [run.inference.name for run in runs]
     else:
         assert record is not None, unit
         files = _unit_files(sheet, record.text)
@@ -137,7 +124,7 @@ def bench_of(
     return Bench(module=module, verilog=verilog, files=files, facts=facts)
 
 
-def fitted(name: str, config: Config, program: Callable[[Model], Program]) -> Model:
+def fitted(name: str, config: Config) -> Model:
     """A random model of the family, cut down until it fits the configuration.
 
     Raises
@@ -158,7 +145,7 @@ def fitted(name: str, config: Config, program: Callable[[Model], Program]) -> Mo
         wanted = replace(shape, heads=heads, head_size=size)
         model = family(name, wanted, **kinds_of(wanted, config))
         with suppress(FitError):
-            program(model)
+            compile_model(model, config)
             return model
     raise UserError(f"{config} is too small for a model to play on it: make hidden or ffn larger")
 
@@ -167,7 +154,7 @@ def encoders(config: Config, reviews: Sequence[tuple[Model, Tokens]]) -> list[Ru
     """Two small random models, each with one sequence and with a batch, then the reviews."""
     runs = []
     for name in ("three-heads", "pre-norm"):
-        model = fitted(name, config, lambda model: compile_model(model, config))
+        model = fitted(name, config)
         program = compile_model(model, config)
         tokens = min(config.lanes + 3, program.tokens)
         inference = accelerator_inference(
@@ -194,21 +181,6 @@ def encoders(config: Config, reviews: Sequence[tuple[Model, Tokens]]) -> list[Ru
             name=f"{review.source!r}, {len(review.ids)} tokens",
         )
         runs.append(Run(model, inference))
-    return runs
-
-
-def _layers(config: Config, reviews: Sequence[tuple[Model, Tokens]]) -> list[Run]:
-    """A small random layer at two lengths, then every layer of the reviews."""
-    model = fitted("bert-tiny", config, lambda model: compile_attention(model, config, 1))
-    longest = compile_attention(model, config, 1).tokens
-    lengths = sorted({1, min(config.lanes + 3, longest)})
-    runs = [Run(model, one) for one in layer_inferences(model, config, 1, lengths)]
-    for model, review in reviews:
-        traced = Traced(model, review)
-        for layer in range(model.shape.layers):
-            program = compile_attention(model, config, layer)
-            x8 = traced.attention_operand(layer)
-            runs.append(Run(model, attention_inference(program, model, layer, x8, review.attend)))
     return runs
 
 

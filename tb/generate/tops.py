@@ -110,30 +110,6 @@ def looked_at(name: str, form: Format, expected: str, enable: str) -> str:
 """
 
 
-def source(name: str, width: int, words: int, stream: int) -> str:
-    """The `bench_source` of a stream of Amaranth's: `last` is the top bit of its payload."""
-    return f"""\
-  bench_source #(
-      .FILE({{DIR, "/{name}.mem"}}),
-      .NAME("{name}"),
-      .WIDTH({width}),
-      .WORDS({words}),
-      .STREAM(32'd{stream})
-  ) {name} (
-      .clk(clk),
-      .rst(rst),
-      .stalls(stalls),
-      .go(go),
-      .valid({name}__valid),
-      .ready({name}__ready),
-      .data({name}__payload[{width - 1}:0]),
-      .last({name}__payload[{width}]),
-      .moved({name}_moved),
-      .idle({name}_idle)
-  );
-"""
-
-
 def sum_of(checks: Iterable[Expected]) -> str:
     """All values compared so far."""
     return " + ".join(f"compared_{expected.port}" for expected in checks)

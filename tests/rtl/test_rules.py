@@ -12,7 +12,7 @@ from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
 from golden.random import limited, positioned, turned, widened, with_gates, with_rms_norms
-from rtl.compile.program import Program, Step, compile_attention, compile_model
+from rtl.compile.program import Program, Step, compile_model
 from rtl.control.rules import Rules
 from rtl.interface.command import FIELDS, MAGIC, Flag, Opcode, flags_byte
 from rtl.interface.config import Config
@@ -85,7 +85,7 @@ def sums(before: Sequence[Entry]) -> list[Entry]:
     ]
 
 
-def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
+def misplaced(entry: Entry, before: Sequence[Entry]) -> bool:
     """FORMAT: looks back at all that stands before, and remembers nothing."""
     norms = [e for e in before if e.opcode == Opcode.NORM and not e.has(CHAINED)]
     all_norms = [e for e in before if e.opcode == Opcode.NORM]
@@ -94,13 +94,13 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
     narrow = any(e.has(FIRST) for e in done) or any(
         e.has(FIRST) for e in all_norms if e.has(CHAINED)
     )
-    filled = bool(done) or not encoder
+    filled = bool(done)
     kinds = {e.opcode for e in before}
     if before:
         tables = [of for of, flag in TABLES.items() if before[0].has(flag)]
         if len(before) <= len(tables):
             return entry.opcode != tables[len(before) - 1]
-    if encoder and any(e.opcode == Opcode.LINEAR and e.has(LOGITS) for e in before):
+    if any(e.opcode == Opcode.LINEAR and e.has(LOGITS) for e in before):
         return entry.opcode != Opcode.END
     match entry.opcode:
         case Opcode.HEADER:
@@ -113,9 +113,9 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
         case Opcode.TABLE:
             return False
         case Opcode.END:
-            return encoder or Opcode.ATTEND not in kinds
+            return True
         case Opcode.NORM:
-            if not encoder or waiting:
+            if waiting:
                 return True
             if entry.has(CHAINED) and not (all_norms and all_norms[-1].has(RESIDUAL)):
                 return True
@@ -125,7 +125,7 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
                 return True
             return entry.has(FIRST) if not done else narrow and not entry.has(FIRST)
         case Opcode.EMBED:
-            return bool(done) or not waiting or not encoder
+            return filled or not waiting
         case Opcode.ATTEND:
             unsaid = (entry.has(flag) and not before[0].has(flag) for flag in (BIAS, WINDOW))
             return not filled or any(unsaid)
@@ -145,7 +145,7 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
             if entry.has(ROTARY) and (entry.flags & ~of_rotary or not before[0].has(ROTARY)):
                 return True
             others = entry.flags & ~(BANK | FIRST | WIDE)
-            if entry.has(LOGITS) and (others != LOGITS or not encoder):
+            if entry.has(LOGITS) and others != LOGITS:
                 return True
             return not entry.has(BANK) and (waiting or (narrow and not entry.has(FIRST)))
     return True
@@ -219,11 +219,8 @@ def exceeds(entry: Entry, before: Sequence[Entry], c: Config) -> bool:
     return not all(right)
 
 
-def ref_errors(
-    entries: Sequence[Entry], encoder: bool = True, config: Config = CONFIG
-) -> list[Error]:
-    """The verdict on each descriptor, up to the first that is refused."""
-    found = []
+def ref_error(entry: Entry, before: Sequence[Entry], config: Config) -> Error:
+    """The verdict on a descriptor behind others that were taken."""
     flags_of = PRECISE_FLAGS_OF if config.precise else FLAGS_OF
     flags_of = flags_of | BIASED_FLAGS_OF if config.bias_heads else flags_of
     if config.windows:
@@ -238,45 +235,56 @@ def ref_errors(
         flags_of = flags_of | more
     opcodes = set(Opcode) - (set() if config.bias_heads else {Opcode.BIAS})
     opcodes -= set() if config.rotary_pairs else {Opcode.ROTARY}
+    if entry.opcode not in opcodes or entry.flags & ~flags_of.get(Opcode(entry.opcode), 0):
+        return Error.FORMAT
+    if misplaced(entry, before):
+        return Error.FORMAT
+    return Error.LIMIT if exceeds(entry, before, config) else Error.NONE
+
+
+def ref_errors(entries: Sequence[Entry], config: Config = CONFIG) -> list[Error]:
+    """The verdict on each descriptor, up to the first that is refused."""
+    found = []
     for place, entry in enumerate(entries):
-        before = entries[:place]
-        foreign = (
-            entry.flags & ~flags_of.get(Opcode(entry.opcode), 0) if entry.opcode in opcodes else 1
-        )
-        if foreign or misplaced(entry, before, encoder):
-            found.append(Error.FORMAT)
-        else:
-            found.append(Error.LIMIT if exceeds(entry, before, config) else Error.NONE)
+        found.append(ref_error(entry, entries[:place], config))
         if found[-1] is not Error.NONE:
             break
     return found
 
 
-def rtl_errors(
-    streams: Sequence[Sequence[Entry]], encoder: bool = True, config: Config = CONFIG
-) -> list[list[Error]]:
+async def judged(ctx: Any, unit: Rules, entry: Entry) -> Error:
+    """What the unit says of a descriptor."""
+    ctx.set(unit.opcode, entry.opcode)
+    ctx.set(unit.flags, entry.flags)
+    bits = 0
+    fields = FIELDS[Opcode(entry.opcode)] if entry.opcode in set(Opcode) else ()
+    for field in reversed(fields):
+        bits = bits << 8 * field.bytes | entry.values[field.name]
+    ctx.set(unit.fields, bits)
+    await ctx.tick()
+    return Error(ctx.get(unit.error))
+
+
+async def accepted(ctx: Any, unit: Rules) -> None:
+    """The unit goes on behind the descriptor in hand."""
+    ctx.set(unit.accept, 1)
+    await ctx.tick()
+    ctx.set(unit.accept, 0)
+
+
+def rtl_errors(streams: Sequence[Sequence[Entry]], config: Config = CONFIG) -> list[list[Error]]:
     """The same of the unit, which is in reset between the streams."""
-    unit, reset = Rules(config, encoder=encoder), Signal()
+    unit, reset = Rules(config), Signal()
     found: list[list[Error]] = []
 
     async def exercise(ctx: Any) -> None:
         for entries in streams:
             found.append([])
             for entry in entries:
-                ctx.set(unit.opcode, entry.opcode)
-                ctx.set(unit.flags, entry.flags)
-                bits = 0
-                fields = FIELDS[Opcode(entry.opcode)] if entry.opcode in set(Opcode) else ()
-                for field in reversed(fields):
-                    bits = bits << 8 * field.bytes | entry.values[field.name]
-                ctx.set(unit.fields, bits)
-                await ctx.tick()
-                found[-1].append(Error(ctx.get(unit.error)))
+                found[-1].append(await judged(ctx, unit, entry))
                 if found[-1][-1] is not Error.NONE:
                     break
-                ctx.set(unit.accept, 1)
-                await ctx.tick()
-                ctx.set(unit.accept, 0)
+                await accepted(ctx, unit)
             ctx.set(reset, 1)
             await ctx.tick()
             ctx.set(reset, 0)
@@ -595,23 +603,44 @@ def test_a_linear_with_a_gate_has_no_other_way_of_ending() -> None:
     assert found == [ref_errors(stream, config=ALL) for stream in streams]
 
 
-@pytest.mark.parametrize("config", [CONFIG, PRECISE, ALL], ids=["plain", "precise", "all"])
-def test_attention_alone(config: Config) -> None:
-    """No EMBED, no NORM, no sums, no logits; the context of an ATTEND is the result."""
-    shape, biased = SMALL["three-heads"], bool(config.bias_heads)
-    kinds = {"precise": config.precise, "biased": biased, "windowed": config.windows}
-    model = family("three-heads", shape, **kinds)
-    entries, whole = entries_of(compile_attention(model, config, 0)), programs(config)
-    rng = np.random.default_rng(9)
-    streams = [entries]
-    for _ in range(200):
-        others = [*entries[1:], *whole[int(rng.integers(len(whole)))][1:]]
-        tables = sum(e.opcode in TABLES for e in entries)
-        first = entries[: 1 + tables * int(rng.random() < 0.8)]
-        streams.append([*first, *(others[i] for i in rng.integers(0, len(others), 5))])
-    expected = [ref_errors(stream, encoder=False, config=config) for stream in streams]
-    assert expected[0] == [Error.NONE] * len(entries)
-    assert rtl_errors(streams, encoder=False, config=config) == expected
+@pytest.mark.parametrize("config", quick(KINDS[::-1], 0), ids=NAMES[::-1])
+def test_every_field_at_its_limits(config: Config) -> None:
+    """Fields at 0, every power of two, the limits and about; any one or two flags turned."""
+    bank, limits = config.bank_words, (config.hidden, config.ffn, config.labels, config.row_tiles)
+    limits += (config.bias_heads, config.rotary_pairs, bank, 4 * bank, 15, 31, 47)
+    entries = max(programs(config), key=lambda entries: len({e.opcode for e in entries}))
+    kinds = {(e.opcode, e.flags): place for place, e in enumerate(entries)}
+    cases: dict[int, list[Entry]] = {}
+    for place in kinds.values():
+        entry = entries[place]
+        flags = sorted({1 << a | 1 << b for a in range(8) for b in range(8)})
+        cases[place] = [dataclasses.replace(entry, flags=entry.flags ^ more) for more in flags]
+        for field in FIELDS[Opcode(entry.opcode)]:
+            top = 1 << 8 * field.bytes
+            powers = [1 << bit for bit in range(8 * field.bytes)]
+            values = {0, *powers, *(p - 1 for p in powers), *limits, *(x + 1 for x in limits)}
+            values |= {entry.values[field.name] + 1, top - 1}
+            cases[place] += [
+                dataclasses.replace(entry, values=entry.values | {field.name: value})
+                for value in sorted(values)
+                if value < top
+            ]
+    unit, found = Rules(config), {}
+
+    async def exercise(ctx: Any) -> None:
+        for place, entry in enumerate(entries):
+            found[place] = [await judged(ctx, unit, one) for one in cases.get(place, [])]
+            assert await judged(ctx, unit, entry) is Error.NONE
+            await accepted(ctx, unit)
+
+    sim = Simulator(unit)
+    sim.add_clock(1e-8)
+    sim.add_testbench(exercise)
+    sim.run()
+    for place, altered in cases.items():
+        expected = [ref_error(one, entries[:place], config) for one in altered]
+        assert found[place] == expected
+    assert set().union(*found.values()) == {Error.NONE, Error.FORMAT, Error.LIMIT}
 
 
 def named(name: str) -> Step:

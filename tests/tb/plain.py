@@ -22,7 +22,6 @@ from tb.scenarios import SMALL_LIMITS
 Benches = Callable[[str], tuple[Bench, Path]]
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 STALLS = 7
-STREAMED = ("attention", "accelerator")
 # How fast it runs does not matter.
 FLAGS = "-CFLAGS -O0 -MAKEFLAGS OPT_FAST=-O0 -MAKEFLAGS OPT_SLOW=-O0 -MAKEFLAGS OPT_GLOBAL=-O0"
 
@@ -37,7 +36,6 @@ FAULTS = {
     "position_bias": "o_2",
     "layernorm": "affine",
     "matmul": "product_3_2",
-    "attention": "product_3_2",
     "accelerator": "affine",
 }
 
@@ -58,7 +56,7 @@ def bench(unit: str, **settings: Any) -> Bench:
     design = generated(unit, CONFIG)
     known = json.loads(design.sheet), faulty(unit, design.verilog)
     settings = {"stalls": STALLS, "design": known} | settings
-    if unit not in STREAMED:
+    if unit != "accelerator":
         settings["record"] = recorded(design, CONFIG)
     return bench_of(unit, CONFIG, **settings)
 

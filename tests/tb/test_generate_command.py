@@ -24,7 +24,7 @@ from tb.generate.memories import Expected, Format, Names, expected_text
 from tb.scenarios import SMALL
 from tests.ending import exit_code
 from tests.quant.tiny import info_of
-from tests.tb.plain import STREAMED, Benches, edited, failed, passed, play, replay
+from tests.tb.plain import Benches, edited, failed, passed, play, replay
 
 CHECKPOINT = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
 
@@ -42,7 +42,7 @@ def test_scripts_go_by_what_the_bench_says(
     simulator: str, benches: Benches, tmp_path: Path
 ) -> None:
     """With stand-ins for the tools: PASS and code 0 alone is a success."""
-    _, source = benches("attention")
+    _, source = benches("accelerator")
     folder, tools = edited(source, tmp_path / "a b"), tmp_path / "tools"
     tools.mkdir()
     log = tmp_path / "log"
@@ -70,7 +70,7 @@ def test_scripts_go_by_what_the_bench_says(
     called = log.read_text()
     assert "stalls=9" in called
     assert "more" in called
-    assert "attention_bench" in called
+    assert "accelerator_bench" in called
     assert f"-f {MARK}" in called
     # What a tool that compiles says ends it at once.
     for tool in ("vlog", "vcs", "xrun", "xvlog"):
@@ -208,7 +208,7 @@ def test_a_real_review_on_the_whole_accelerator(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unit", [unit for unit in UNITS if unit not in STREAMED])
+@pytest.mark.parametrize("unit", [unit for unit in UNITS if unit != "accelerator"])
 def test_a_real_review_on_every_unit(unit: str, tmp_path: Path) -> None:
     assert run_command(unit, "-o", tmp_path / "bench") == 0
     assert passed(play(tmp_path / "bench", "icarus")) > 1000
@@ -231,7 +231,7 @@ def test_a_word_that_a_script_does_not_know(
     simulator: str, benches: Benches, tmp_path: Path
 ) -> None:
     """Before anything is run or removed."""
-    folder = edited(benches("attention")[1], tmp_path / "streams")
+    folder = edited(benches("accelerator")[1], tmp_path / "streams")
     pins = edited(benches("requantize")[1], tmp_path / "pins")
     before = sorted(folder.rglob("*"))
     cases = [(folder, *case) for case in WORDS]
