@@ -37,11 +37,11 @@ from tb.sequences import Sequence as Tokens
 DESCRIPTION = """\
 Write a self-checking SystemVerilog bench of a unit that needs no Python to run.
 
-The folder holds the unit's Verilog, the bench, $readmemh vectors, scripts for Icarus, Verilator,
-Questa, VCS, Xcelium and Vivado xsim, and a README. The bench ends with PASS or with the first value
-that differs: run DIR/run_icarus.sh or DIR/run_verilator.sh. The accelerator plays small models and
-a review, and every trace port is held to golden; with DMA it has an AXI4 memory. The cocotb bench
-of any other unit is recorded on Icarus: what it gives and reads is what its bench here plays.
+The folder holds the unit's Verilog, the bench, $readmemh vectors, and a README with the lines for
+other simulators. The bench ends with PASS or with the first value that differs: run
+DIR/run_icarus.sh or DIR/run_verilator.sh. The accelerator plays small models and a review, and
+every trace port is held to golden; with DMA it has an AXI4 memory. The cocotb bench of any other
+unit is recorded on Icarus: what it gives and reads is what its bench here plays.
 """
 EXAMPLES = """\
 examples:

@@ -18,16 +18,20 @@ that it needs, and may be moved together.
 
     ./run_icarus.sh            # Icarus Verilog 11 or newer
     ./run_verilator.sh         # Verilator 5.036 or newer, --binary
-    ./run_questa.sh            # so far written by its manual, as are the next: not yet run
-    ./run_vcs.sh
-    ./run_xcelium.sh
-    ./run_xsim.sh
 
 Each ends with 0 when the bench says `PASS: N values compared`, and with another code after any
 difference, when the unit hangs, or when nothing was compared. `WORK=DIR` names another folder for
 what is built, `VERILATOR=NAME` and the like another program: the head of each script says more.
-Elsewhere: compile the files of
-`bench.f` in their order as SystemVerilog and run the module `{top}` in this folder.
+
+Elsewhere: compile the files of `bench.f` as SystemVerilog and run `{top}` in this folder. By their
+manuals, and not run so far:
+
+    vlog -sv -timescale 1ns/1ps -f bench.f && vsim -c -onfinish exit -do "run -all" {top}
+    vcs -full64 -sverilog -timescale=1ns/1ps -top {top} -f bench.f && ./simv
+    xrun -64bit -sv -timescale 1ns/1ps -top {top} -f bench.f
+    xvlog --sv -f bench.f && xelab --timescale 1ns/1ps -s {top} {top} && xsim {top} --runall
+
+Some end with 0 after `$fatal`: look for `PASS:`.
 
 | what | where |
 | --- | --- |

@@ -118,8 +118,7 @@ def test_an_embedding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     floats, golden, rtl = (verdict["cosine"] for verdict in found["verdicts"])
     assert golden == rtl == pytest.approx(1)
     assert 0.99 < floats < 1
-    assert (all_texts["accuracy"], all_texts["agreement"]) == ({}, None)
-    assert 0.99 < all_texts["cosine"] < 1
+    assert all_texts["passed"]
 
 
 @pytest.mark.slow
@@ -138,7 +137,6 @@ def test_texts_of_clip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "passed: equal bit for bit" in capsys.readouterr().out
     found = json.loads(figures.read_text())
     assert found["inferences"] < found["texts"] == 4
-    assert 0.99 < found["cosine"] < 1
     assert run.main([*options, "--review", "a good film"]) == Exit.OK
     assert "Every bit equal to the golden model." in capsys.readouterr().out
     found = json.loads(figures.read_text())
@@ -177,7 +175,6 @@ def test_three_commands(
     assert set(found["verdicts"][2]["logits"]) == {"drop", "keep"}
     assert f"layer.{layers - 1}.ffn.sum" in found["compared"]
     assert all_texts["texts"] == len(TEXTS)
-    assert all_texts["accuracy"]["RTL"] == all_texts["accuracy"]["golden"] is not None
 
 
 def test_a_plain_transformer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,18 +218,8 @@ def test_other_heads(
     assert calibrate.main(["--model", str(model), *given, "--out", str(mine)]) == Exit.OK
     options = ["--quantized", str(mine), "--lanes", "4", "--json", str(figures)]
     assert regress.main([*options, *given, "--trace-sample", "3", "--jobs", "1"]) == Exit.OK
-    printed = capsys.readouterr().out
-    assert "passed: equal bit for bit" in printed
-    found = json.loads(figures.read_text())
-    assert found["traced"] == 3
-    if several:
-        assert found["accuracy"]["RTL"] == found["accuracy"]["golden"] is not None
-        assert found["agreement"] > 0.8
-        assert "same labels, float and RTL" in printed
-    else:
-        assert (found["accuracy"], found["agreement"]) == ({}, None)
-        assert 0.4 < found["fit"] < 1  # texts so alike that an output hardly varies
-        assert "R^2 of RTL by float" in printed
+    assert "passed: equal bit for bit" in capsys.readouterr().out
+    assert json.loads(figures.read_text())["traced"] == 3
     pair = ["--review", words[2], "--pair", "the film"]
     assert run.main([*options, *pair, "--tokens", "16"]) == Exit.OK
     assert "Every bit equal to the golden model." in capsys.readouterr().out
@@ -271,7 +258,6 @@ def test_a_class_for_every_token(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert regress.main([*options, *given, *more]) == Exit.OK
     assert "passed: equal bit for bit" in capsys.readouterr().out
     found = json.loads(figures.read_text())
-    assert found["accuracy"]["RTL"] == found["accuracy"]["golden"] is not None
     assert found["inferences"] < found["texts"] == 4
     assert run.main([*options, "--review", "good films, bad", "--tokens", "16"]) == Exit.OK
     printed = capsys.readouterr().out
