@@ -103,14 +103,12 @@ class Engine(wiring.Component):
         Limits.
     ahead
         See `Epilogue`.
-    encoder
-        See `Rules`.
     """
 
-    def __init__(self, config: Config, ahead: int = 1, *, encoder: bool = True) -> None:
+    def __init__(self, config: Config, ahead: int) -> None:
         self.config = config
         n, word = config.lanes, int8_word(config.lanes)
-        self.loader = Loader(config, encoder=encoder)
+        self.loader = Loader(config)
         self.sequencer = Sequencer(config)
         self.tiles = TileQueue(config)
         self.issuer = Issuer(config)

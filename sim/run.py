@@ -83,7 +83,11 @@ def parser() -> Parser:
         "or an image of it)",
     )
     result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
-    result.add_argument("--unit", default=WHOLE, help=f"default: {WHOLE}, the whole model")
+    result.add_argument(
+        "--unit",
+        default=WHOLE,
+        help=f"default: {WHOLE}, the whole model; {ATTENTION}: its first layer on the {WHOLE}",
+    )
     add_model_options(result)
     add_lanes(result, LANES)
     add_lane_options(result)
@@ -108,7 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
-    unit(options.unit)
+    if options.unit != ATTENTION:
+        unit(options.unit)
     if (options.html or options.svg) and options.unit != WHOLE:
         name = "--html" if options.html else "--svg"
         raise UserError(f"{name} shows a run of the whole model: leave --unit {options.unit} away")
@@ -228,9 +233,7 @@ def _figures(
         played = play.play_accelerator(text, config, around)
         return summary.whole_model(text, played), played
     if name == ATTENTION:
-        layers = range(text.quantized.model.shape.layers)
-        layered = [play.play_attention(text, config, layer, around) for layer in layers]
-        return summary.attention_layers(text, layered, around.simulator), None
+        return summary.attention(text, play.play_attention(text, config, around)), None
     begin = time.perf_counter()
     tests, values = play.play_vectors(text, name, config, around)
     seconds = time.perf_counter() - begin

@@ -166,34 +166,14 @@ def phase_table(
     return headings, lines
 
 
-def attention_layers(text: Reference, played: Sequence[Verified], simulator: str) -> dict[str, Any]:
-    """A line a layer."""
-    lines, figures = [], []
-    tokens = len(text.tokens.ids)
-    for layer, one in enumerate(played):
-        config, cycles = one.program.config, one.facts["cycles"]
-        ideal = work(one.program, tokens) / config.macs
-        apart = text.distance(f"layer.{layer}.context") or (None, None)
-        line = {
-            "unit": f"attention, layer {layer}",
-            "simulator": simulator,
-            "lanes": config.lanes,
-            "columns": config.tile_columns,
-            "tokens": tokens,
-            "cycles": cycles,
-            "ideal cycles": round(ideal),
-            "MAC utilisation": round(ideal / cycles, 4),
-            "values compared": sum(one.facts["compared"].values()),
-            "mismatches": sum(one.facts["mismatches"].values()),
-            "largest": apart[0],
-            "mean": apart[1],
-            "seconds": round(one.seconds, 1),
-        }
-        lines.append(list(line.values()))
-        figures.append(kept(one.facts) | line)
-    print(table(list(line), lines))
-    print("\nlargest, mean: distance of the context from the float model, in units of its scale")
-    return {"layers": figures}
+def attention(text: Reference, played: Verified) -> dict[str, Any]:
+    """Cycles and differences of the phases from Q to the context of the first layer."""
+    facts = played.facts
+    rows = phases(played.program, len(text.tokens.ids), facts["operations"])
+    wanted = {f"layer.0.{name}" for name in ("q", "k", "v", "attend")}
+    rows = [row for row in rows if row.name in wanted]
+    print(table(*phase_table(rows, facts, text)))
+    return {"phases": [row.as_dict() for row in rows], **kept(facts)}
 
 
 def unit_vectors(

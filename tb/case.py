@@ -1,7 +1,7 @@
-"""A case: what an accelerator or an attention unit is sent, and everything that must come back.
+"""A case: what an accelerator is sent, and everything that must come back.
 
-A case is one file, written with `write_case` and played by tb/bench_accelerator.py or
-tb/bench_attention.py, which find it through the environment variable BERT2RTL_CASE.
+A case is one file, written with `write_case` and played by tb/bench_accelerator.py, which finds it
+through the environment variable BERT2RTL_CASE.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ from cli.files import replacing
 
 import numpy as np
 
-from golden.attention import attention
 from golden.encoder import check_input, run_batch
 from golden.model import Model
 from rtl.compile.program import Program, embedding_table
-from rtl.interface.config import ceil_div
 from rtl.interface.operation import Error
 from tb.expected import Writes, expected_writes
-from tb.packing import Integers, lengths_of, operand_words, pack_rows, token_words
+from tb.packing import Integers, lengths_of, token_words
 
 SETTINGS = ("idle", "stall", "interval", "row_latency", "seed")
 ARRAYS = ("address", "values", "valid", "index")
@@ -44,13 +42,11 @@ class Inference:
     tokens
         uint32 [L], the words of the tokens stream: id[23:0], type[24], attend[25].
     rows
-        int8 [rows, bytes]: the embedding memory (accelerator).
-    activations
-        int8, or int16 of halves, [words, lanes]: the stream `i` (attention); `operand_words`.
+        int8 [rows, bytes]: the embedding memory.
     writes
         Every write of a named intermediate, in order; None: not compared.
     result
-        The words of the result stream (port "result"); None: there must be none.
+        The logits (port "result"); None: there must be none.
     operations
         What the descriptors compute, by their number in the stream.
     error
@@ -65,8 +61,7 @@ class Inference:
     name: str
     stream: bytes
     tokens: np.ndarray
-    rows: np.ndarray | None = None
-    activations: np.ndarray | None = None
+    rows: np.ndarray
     writes: tuple[Writes, ...] | None = None
     result: Writes | None = None
     operations: tuple[str, ...] = ()
@@ -76,27 +71,19 @@ class Inference:
 
     @property
     def ends(self) -> np.ndarray:
-        """Whether each word of the result ends a packet, bool [words].
+        """Whether each logit ends a packet, bool [logits].
 
-        A context is one packet. Of logits each sequence has one, with as many for each as the
-        others, or, where every token has its own, with as many for each token.
+        Each sequence has one, with as many logits for each as the others, or, where every token has
+        its own, with as many for each token.
         """
         assert self.result is not None
-        count = len(self.result.address)
-        shares = [1]
-        if self.rows is not None:
-            shares = lengths_of(self.tokens)
-            labels = int(self.result.index.max()) + 1
-            if count != labels * sum(shares):
-                shares = [1] * len(shares)
+        count, shares = len(self.result.address), lengths_of(self.tokens)
+        labels = int(self.result.index.max()) + 1
+        if count != labels * sum(shares):
+            shares = [1] * len(shares)
         found = np.zeros(count, bool)
         found[np.cumsum(shares) * count // sum(shares) - 1] = True
         return found
-
-    def activation_words(self) -> list[int]:
-        """The words of the stream `i`."""
-        rows = self.activations
-        return [] if rows is None else pack_rows(rows, 8 * rows.itemsize)
 
     def damaged(self, name: str, error: Error, **changes: Any) -> Inference:
         """This inference with other inputs, which must end with `error` and give no result."""
@@ -106,7 +93,7 @@ class Inference:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
-    """Inferences one after the other on one unit, and how its surroundings behave.
+    """Inferences one after the other on one accelerator, and how its surroundings behave.
 
     Attributes
     ----------
@@ -180,54 +167,6 @@ def accelerator_inference(
     )
 
 
-def attention_inference(
-    program: Program,
-    model: Model,
-    layer: int,
-    x8: np.ndarray,
-    attend: Integers | None = None,
-    *,
-    name: str = "",
-) -> Inference:
-    """An inference of the attention unit on x8, int8 or wide, [L, H].
-
-    Parameters
-    ----------
-    program
-        `rtl.compile.program.compile_attention` of that layer.
-    """
-    tokens, lanes = len(x8), program.config.lanes
-    attend = np.ones(tokens, bool) if attend is None else np.asarray(attend, bool)
-    trace: dict[str, np.ndarray] = {}
-    label, heads = f"layer.{layer}", model.shape.heads
-    read = x8[:, : model.inputs(layer)]
-    of, bias = model.layers[layer], model.position_bias
-    rotary = model.rotary_of(layer)
-    attention(read, of.attention, heads, attend, trace, label, bias, of.window, rotary)
-    writes = tuple(expected_writes(program, trace, tokens))
-    context = trace[f"{label}.context"]
-    row, channel = np.indices((ceil_div(tokens, lanes), context.shape[1])).reshape(2, -1)
-    token = row[:, None] * lanes + np.arange(lanes)
-    result = Writes(
-        port="result",
-        tensor=f"{label}.context",
-        address=np.arange(len(row)),
-        values=context[np.minimum(token, tokens - 1), channel[:, None]],
-        valid=token < tokens,
-        index=np.stack([token, np.broadcast_to(channel[:, None], token.shape)], -1),
-    )
-    nothing = np.zeros(tokens, np.uint32)
-    return Inference(
-        name=name or f"{label}, {tokens} tokens",
-        stream=program.stream(),
-        tokens=token_words(nothing, nothing, attend),
-        activations=operand_words([x8], lanes, program.config.precise),
-        writes=writes,
-        result=result,
-        operations=tuple(step.name for step in program.steps),
-    )
-
-
 def write_case(path: Path, case: Case) -> None:
     """Write a case; the file appears under its name when it is complete."""
     arrays: dict[str, np.ndarray] = {}
@@ -245,21 +184,18 @@ def write_case(path: Path, case: Case) -> None:
 
     entries = []
     for number, inference in enumerate(case.inferences):
+        if id(inference.rows) not in tables:
+            tables[id(inference.rows)] = keep(f"{number}.rows", inference.rows)
         entry: dict[str, Any] = {
             "name": inference.name,
             "stream": keep(f"{number}.stream", np.frombuffer(inference.stream, np.uint8)),
             "tokens": keep(f"{number}.tokens", inference.tokens),
+            "rows": tables[id(inference.rows)],
             "operations": inference.operations,
             "error": inference.error.name,
             "interruption": inference.interruption,
             "complete": inference.complete,
         }
-        if inference.rows is not None:
-            if id(inference.rows) not in tables:
-                tables[id(inference.rows)] = keep(f"{number}.rows", inference.rows)
-            entry["rows"] = tables[id(inference.rows)]
-        if inference.activations is not None:
-            entry["activations"] = keep(f"{number}.activations", inference.activations)
         if inference.writes is not None:
             entry["writes"] = [
                 keep_writes(f"{number}.{place}", w) for place, w in enumerate(inference.writes)
@@ -290,9 +226,7 @@ def read_case(content: bytes) -> Case:
 
         inferences = []
         for entry in index.pop("inferences"):
-            optional: dict[str, Any] = {
-                name: array(entry[name]) for name in ("rows", "activations") if name in entry
-            }
+            optional: dict[str, Any] = {}
             if "writes" in entry:
                 optional["writes"] = tuple(map(writes, entry["writes"]))
             if "result" in entry:
@@ -304,6 +238,7 @@ def read_case(content: bytes) -> Case:
                     name=entry["name"],
                     stream=array(entry["stream"]).tobytes(),
                     tokens=array(entry["tokens"]),
+                    rows=array(entry["rows"]),
                     operations=tuple(entry["operations"]),
                     error=Error[entry["error"]],
                     complete=entry["complete"],

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cli.errors import UserError
-
 import numpy as np
 
 from golden.linear import high_half
@@ -47,17 +45,17 @@ class Writes:
 
 def expected_writes(
     program: Program,
-    trace: Mapping[str, np.ndarray] | Sequence[Mapping[str, np.ndarray]],
-    tokens: int | Sequence[int],
+    traces: Sequence[Mapping[str, np.ndarray]],
+    lengths: Sequence[int],
     attend: np.ndarray | None = None,
 ) -> Iterator[Writes]:
     """The writes of every port, each port's in the order in which the hardware makes them.
 
     Parameters
     ----------
-    trace, tokens
-        Of the sequence; or of each sequence of a batch. `index` counts tokens through a batch, and
-        sequences where one token of each is left.
+    traces, lengths
+        Of each sequence of a batch. `index` counts tokens through a batch, and sequences where one
+        token of each is left.
     attend
         The attend bits, which mean pooling shows in its p; all tokens attend where it is None. Of a
         batch one sequence after the other.
@@ -65,12 +63,8 @@ def expected_writes(
     Raises
     ------
     ValueError
-        tokens is not a length that the program takes, or a batch is too large for it.
+        The program takes no batch of these lengths.
     """
-    lengths = [tokens] if isinstance(tokens, int) else list(tokens)
-    traces = [trace] if isinstance(trace, Mapping) else list(trace)
-    if isinstance(tokens, int) and not 1 <= tokens <= program.tokens:
-        raise UserError(f"{tokens} tokens: the program takes 1..{program.tokens}")
     check_lengths(program, lengths)
     valid = np.ones(sum(lengths), bool) if attend is None else np.asarray(attend, bool)
     layout = _Layout(program.config, lengths, valid, traces)

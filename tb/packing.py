@@ -6,8 +6,6 @@ from cli.errors import UserError
 
 import numpy as np
 
-from golden.linear import halves
-
 Integers = np.ndarray | Sequence[int]
 
 
@@ -41,36 +39,6 @@ def unpack(word: int, width: int, length: int, signed: bool) -> list[int]:
     if signed:
         elements = [e - (1 << width) if e >> width - 1 else e for e in elements]
     return elements
-
-
-def pack_rows(rows: np.ndarray, width: int) -> list[int]:
-    """One vector for each row of an integer array [words, length]."""
-    return [pack(row, width) for row in rows.tolist()]
-
-
-def operand_words(operands: Sequence[np.ndarray], lanes: int, precise: bool) -> np.ndarray:
-    """The words of X8, [words, N], of the operands [L, K] of each sequence, int8 or wide ones.
-
-    Row tile after row tile, channel after channel; the last row tile is padded. int8; of `precise`
-    hardware int16, the high half in the upper byte and the low one, as a byte, in the lower.
-    """
-    found = []
-    for operand in operands:
-        high, low = halves(operand) if operand.dtype == np.int16 else (operand, operand * 0)
-        words = (high.astype(np.int16) << 8) | low.view(np.uint8) if precise else high
-        padded = np.pad(words, ((0, -len(words) % lanes), (0, 0)))
-        found.append(padded.reshape(-1, lanes, words.shape[1]).swapaxes(1, 2).reshape(-1, lanes))
-    return np.concatenate(found)
-
-
-def operand_of(words: np.ndarray, channels: int) -> np.ndarray:
-    """The operand [row_tiles * N, K] that `operand_words` made words of, wide where they are."""
-    n = words.shape[1]
-    found = words.reshape(-1, channels, n).swapaxes(1, 2).reshape(-1, channels)
-    if found.dtype == np.int8:
-        return found
-    low = found & 255
-    return (found & ~255) + low - ((low & 128) << 1)
 
 
 ENDS_BIT, ATTEND_BIT, TYPE_BIT, ID_MASK = 1 << 26, 1 << 25, 1 << 24, (1 << 24) - 1

@@ -1,22 +1,21 @@
-"""Models, sequences and damaged inputs for the benches of the accelerator and of attention."""
+"""Models, sequences and damaged inputs for the bench of the accelerator."""
 
 from __future__ import annotations
 
 import dataclasses
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from golden.linear import WIDE_MAX
 from golden.model import FeedForward, Model, Shape
 from golden.random import random_model
-from rtl.compile.program import Program, compile_attention, compile_model, embedding_table
-from rtl.interface.command import VERSION, Opcode, bank_address, descriptor_bytes, encode
+from rtl.compile.edit import Edit
+from rtl.compile.program import Program, compile_model, embedding_table
+from rtl.interface.command import VERSION, Opcode, bank_address, descriptor_bytes
 from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
-from tb.case import Case, Inference, accelerator_inference, attention_inference
+from tb.case import Case, Inference, accelerator_inference
 from tb.packing import ENDS_BIT
 
 #: The families of encoders at their real size; vocabularies are cut, they only lengthen a table.
@@ -200,27 +199,6 @@ def inferences(
     ]
 
 
-def random_operand(rng: np.random.Generator, size: tuple[int, int], wide: bool) -> np.ndarray:
-    """An operand [L, K], int8 or wide, of all that it may be."""
-    least, most = (-(1 << 15), WIDE_MAX) if wide else (-128, 127)
-    return rng.integers(least, most + 1, size, dtype=np.int16 if wide else np.int8)
-
-
-def layer_inferences(
-    model: Model, config: Config, layer: int, lengths: Sequence[int], seed: int = 1
-) -> list[Inference]:
-    """Attention of one layer on random activations of each length."""
-    program = compile_attention(model, config, layer)
-    wide = model.attention_wide(layer)
-    found = []
-    for tokens in lengths:
-        rng = np.random.default_rng([seed, tokens])
-        x8 = random_operand(rng, (tokens, model.shape.hidden), wide)
-        attend = sequence(model, tokens, seed)[2]
-        found.append(attention_inference(program, model, layer, x8, attend))
-    return found
-
-
 def kinds_of(shape: Shape, config: Config) -> dict[str, bool]:
     """What a random model of this shape may have on the hardware; arguments of `family`."""
     return {
@@ -245,27 +223,14 @@ def small_case(config: Config, **settings: Any) -> Case:
     return Case(inferences=tuple(i for pair in zip(*found) for i in pair), **settings)
 
 
-def small_attention_case(config: Config, **settings: Any) -> Case:
-    """One small layer at L = 1 and at odd lengths, within any configuration."""
-    shape = SMALL["bert-tiny"]
-    model = family("bert-tiny", shape, **kinds_of(shape, config))
-    tokens = compile_attention(model, config, 1).tokens
-    lengths = sorted({1, min(config.lanes + 3, tokens), min(2 * config.lanes + 1, tokens)})
-    return Case(inferences=tuple(layer_inferences(model, config, 1, lengths)), **settings)
-
-
 def rebuilt(program: Program, number: int, opcode: int | None = None, **values: int) -> bytes:
     """The stream with other values (or opcode) in descriptor `number`, and all CRCs right."""
-    data, step = bytearray(program.stream()), program.steps[number]
-    starts = [start for start, _ in offsets(program)]
-    start, body = starts[number], encode(step.opcode, step.flags, **step.values | values)
-    data[start : start + len(body)] = body
+    pieces = Edit(program)
+    for name, value in values.items():
+        pieces[number][name] = value
     if opcode is not None:
-        data[start] = opcode
-    for start in starts:
-        crc = start + len(body)
-        data[crc : crc + 4] = zlib.crc32(data[:crc]).to_bytes(4, "little")
-    return bytes(data)
+        pieces[number].body[0] = opcode
+    return bytes(pieces)
 
 
 def offsets(program: Program) -> list[tuple[int, int]]:
@@ -370,10 +335,10 @@ def refused_streams(program: Program) -> Iterator[tuple[str, bytes, Error]]:
 
 
 def refused_tokens(
-    model: Model, program: Program, sound: Inference
+    model: Model, program: Program, words: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray, Error]]:
-    """Token words that no inference takes: name, words and the error they must give."""
-    shape, config, words = model.shape, program.config, sound.tokens
+    """Token words that no inference takes, made of sound ones: name, words and their error."""
+    shape, config = model.shape, program.config
     attend = np.uint32(1 << 25)
     for place in (0, len(words) - 1):
         for beyond in (shape.vocabulary, (1 << 24) - 1):
@@ -387,6 +352,12 @@ def refused_tokens(
     yield "no valid key", words & ~attend, Error.NO_KEY
     short = np.full(config.row_tiles + 1, attend | np.uint32(ENDS_BIT))
     yield "one sequence too many", short, Error.LENGTH
+    tiles = np.full(config.lanes + config.row_tiles, attend, np.uint32)
+    tiles[config.lanes :] |= np.uint32(ENDS_BIT)
+    yield "a row tile too many", tiles, Error.LENGTH
+    behind = np.full(config.tokens + 2, attend, np.uint32)
+    behind[0] |= np.uint32(ENDS_BIT)
+    yield "a long sequence behind a short one", behind, Error.LENGTH
     for place in range(3):
         broken = short[:3].copy()
         broken[place] &= ~attend

@@ -1,4 +1,4 @@
-"""Plays a case on a unit: inferences one after the other, with everything compared."""
+"""Plays a case on an accelerator: inferences one after the other, with everything compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 from cli.files import write_json
 
@@ -20,48 +20,12 @@ from cocotb.triggers import FallingEdge, First, RisingEdge, Timer
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from tb import activity
+from tb.accelerator import AcceleratorMachine
 from tb.case import Case, Inference, read_case
 from tb.compare import Comparison, Mismatch, Recorded
 from tb.monitor import Monitor
 from tb.packing import stream_words
-from tb.streams import PERIOD_NS, Passed, Pins, Rows, Sink, Source, cycles, now
-
-
-class Machine(Protocol):
-    """How a unit is started, ended and asked; one for the accelerator, one for attention.
-
-    Attributes
-    ----------
-    dut, sheet
-        Handle and data sheet.
-    model, tokens, result
-        Pins of these streams.
-    activations
-        Pins of the stream of activations, or None.
-    request, rows
-        Pins of the embedding memory, or None.
-    ended
-        Goes high when the inference has ended.
-    """
-
-    dut: Any
-    sheet: dict[str, Any]
-    model: Pins
-    tokens: Pins
-    result: Pins
-    activations: Pins | None
-    request: Pins | None
-    rows: Pins | None
-    ended: Any
-
-    async def reset(self) -> None: ...
-
-    async def start(self) -> None: ...
-
-    async def abort(self) -> None: ...
-
-    async def outcome(self) -> tuple[Error, dict[str, Any]]:
-        """The error code and the counters: cycles, active and, where there are any, stalls."""
+from tb.streams import PERIOD_NS, Passed, Rows, Sink, Source, cycles, now
 
 
 @dataclass
@@ -86,13 +50,13 @@ class Played:
 
 
 class Session:
-    """A unit in its surroundings, for one case.
+    """The accelerator in its surroundings, for one case.
 
     active
         Record what the accelerator does in each cycle.
     """
 
-    def __init__(self, machine: Machine, case: Case, *, active: bool = False) -> None:
+    def __init__(self, machine: AcceleratorMachine, case: Case, *, active: bool = False) -> None:
         self.machine, self.case = machine, case
         self.clock = machine.dut.clk
         self.random = Random(case.seed)
@@ -101,17 +65,15 @@ class Session:
         self.monitor = Monitor(machine.dut, machine.sheet, stalls=active)
         self.result = Recorded(machine.result.width, False, 1)
         self.sink = Sink(machine.result, self.clock, self.random, self._take, case.stall)
-        self.memory: Rows | None = None
-        if machine.request is not None and machine.rows is not None:
-            self.memory = Rows(
-                machine.request,
-                machine.rows,
-                self.clock,
-                self.random,
-                stall=case.stall,
-                idle=case.idle,
-                latency=case.row_latency,
-            )
+        self.memory = Rows(
+            machine.request,
+            machine.rows,
+            self.clock,
+            self.random,
+            stall=case.stall,
+            idle=case.idle,
+            latency=case.row_latency,
+        )
         self.lasting: list[Any] = []
         longest = max(config.tokens, config.hidden, config.ffn)
         # Without a stall nothing takes longer than a few passes over the longest operand.
@@ -123,19 +85,16 @@ class Session:
 
     def _watch(self) -> None:
         """Start what lasts from reset to reset: monitors, sinks and the embedding memory."""
+        self.memory.queue.clear()
         coroutines = [*self.monitor.watch(), self.sink.serve()]
-        if self.memory is not None:
-            self.memory.queue.clear()
-            coroutines += [self.memory.sink.serve(), self.memory.serve()]
+        coroutines += [self.memory.sink.serve(), self.memory.serve()]
         self.lasting = [cocotb.start_soon(coroutine) for coroutine in coroutines]
 
     async def _reset(self) -> None:
         for task in self.lasting:
             task.cancel()
-        pins = [self.machine.model, self.machine.tokens]
-        pins += [p for p in (self.machine.activations, self.machine.rows) if p is not None]
-        for source in pins:
-            source.valid.value = 0
+        for pins in (self.machine.model, self.machine.tokens, self.machine.rows):
+            pins.valid.value = 0
         await self.machine.reset()
         self._watch()
 
@@ -155,7 +114,7 @@ class Session:
     def _sources(self, inference: Inference) -> list[tuple[Source, Sequence[int], bool]]:
         case, machine = self.case, self.machine
         words = stream_words(inference.stream, self.width)
-        sources: list[tuple[Source, Sequence[int], bool]] = [
+        return [
             (
                 Source(machine.model, self.clock, self.random, case.idle, case.interval),
                 words,
@@ -167,16 +126,11 @@ class Session:
                 True,
             ),
         ]
-        if machine.activations is not None and inference.activations is not None:
-            source = Source(machine.activations, self.clock, self.random, case.idle)
-            sources.append((source, inference.activation_words(), True))
-        return sources
 
     async def _inference(self, inference: Inference) -> Played:
         machine = self.machine
-        if self.memory is not None and inference.rows is not None:
-            packed = inference.rows.reshape(len(inference.rows), -1, self.lanes).view(np.uint8)
-            self.memory.table = _Table(packed)
+        packed = inference.rows.reshape(len(inference.rows), -1, self.lanes).view(np.uint8)
+        self.memory.table = _Table(packed)
         self.monitor.clear()
         self.result = Recorded(machine.result.width, False, 1)
         self.sink.passed = Passed()
@@ -211,9 +165,8 @@ class Session:
                     task.cancel()
                     if count.count < len(words):
                         left.append(f"{count.count} of {len(words)} words were taken from a stream")
-            for pins in (machine.model, machine.tokens, machine.activations):
-                if pins is not None:
-                    pins.valid.value = 0
+            for pins in (machine.model, machine.tokens):
+                pins.valid.value = 0
         await self._judge(played, interrupted, passed[1], left)
         return played
 
@@ -232,9 +185,9 @@ class Session:
         while True:
             if await self._ended(Timer(self.silence * PERIOD_NS, "ns")):
                 return
-            moved = sum(p.count for p in passed) + self.monitor.written + self.sink.passed.count
-            if self.memory is not None:
-                moved += self.memory.sink.passed.count + self.memory.source.passed.count
+            passing = [*passed, self.sink.passed]
+            passing += [self.memory.sink.passed, self.memory.source.passed]
+            moved = sum(each.count for each in passing) + self.monitor.written
             if moved == before:
                 played.problems.append(
                     f"the unit hangs: nothing happened for {self.silence} cycles, now {now()}"
@@ -305,9 +258,7 @@ class Session:
         expected, width = played.inference.result, self.machine.result.width
         mask = (1 << width) - 1
         lasts = [word >> width for word in self.result.word]
-        facts = self.machine.sheet["ports"].get("trace_logit")
-        bits = 8 if facts is None else facts["width"]
-        taken = Recorded(bits, True, width // bits, self.result.cycle)
+        taken = Recorded(width, True, 1, self.result.cycle)
         taken.word = [word & mask for word in self.result.word]
         values: list[list[int]] = taken.values(len(taken.word)).tolist()
         if cut and expected is not None and played.inference.error is Error.NONE:
@@ -336,7 +287,7 @@ class _Table:
         return [int.from_bytes(word.tobytes(), "little") for word in self.packed[row]]
 
 
-async def check_case(machine: Machine, case: Case, digest: str = "") -> None:
+async def check_case(machine: AcceleratorMachine, case: Case, digest: str = "") -> None:
     """Play a case, write the report to the file that BERT2RTL_REPORT names, and raise Mismatch.
 
     digest
@@ -365,7 +316,7 @@ async def check_case(machine: Machine, case: Case, digest: str = "") -> None:
         raise Mismatch("nothing was compared")
 
 
-async def check_case_file(machine: Machine) -> None:
+async def check_case_file(machine: AcceleratorMachine) -> None:
     """`check_case` of the file that BERT2RTL_CASE names."""
     content = Path(os.environ["BERT2RTL_CASE"]).read_bytes()
     await check_case(machine, read_case(content), sha256(content).hexdigest())

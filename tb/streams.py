@@ -37,7 +37,7 @@ async def cycles(clock: Any, count: int) -> None:
 
 @dataclass(frozen=True)
 class Pins:
-    """The signals of a stream. Where `last` is None it is the top bit of `data`, or there is none.
+    """The signals of a stream; a stream without `last` has None.
 
     Attributes
     ----------
@@ -49,8 +49,8 @@ class Pins:
     data: Any
     valid: Any
     ready: Any
-    last: Any = None
-    width: int = 0
+    last: Any
+    width: int
 
 
 @dataclass
@@ -105,12 +105,8 @@ class Source:
             if wait > 0:
                 self._noise()
                 await cycles(self.clock, wait)
-            ends = last and place == len(words) - 1
-            if pins.last is None:
-                pins.data.value = word | ends << pins.width
-            else:
-                pins.data.value = word
-                pins.last.value = int(ends)
+            pins.data.value = word
+            pins.last.value = int(last and place == len(words) - 1)
             pins.valid.value = 1
             while not pins.ready.value:
                 await RisingEdge(pins.ready)
@@ -125,11 +121,8 @@ class Source:
         pins = self.pins
         pins.valid.value = 0
         noise = self.random.getrandbits(pins.width + 1)
-        if pins.last is None:
-            pins.data.value = noise & (1 << len(pins.data)) - 1
-        else:
-            pins.data.value = noise >> 1
-            pins.last.value = noise & 1
+        pins.data.value = noise >> 1
+        pins.last.value = noise & 1
 
 
 @dataclass
@@ -141,7 +134,7 @@ class Sink:
     stall
         Probability of not being ready in a cycle.
     take
-        Called with each word as it passes; with `last` as its top bit where the pins have it apart.
+        Called with each word as it passes; with `last`, where there is one, as its top bit.
     """
 
     pins: Pins

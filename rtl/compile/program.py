@@ -6,8 +6,6 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from cli.errors import UserError
-
 import numpy as np
 
 from golden.encoder import PROJECTION_SHIFT
@@ -161,37 +159,6 @@ def compile_model(model: Model, config: Config, *, whole_last_layer: bool = Fals
     steps += compiler.head()
     steps.append(Step("end", Opcode.END, NO_FLAGS, {}))
     return Program(config, tokens, most_row_tiles(model, config), tuple(steps))
-
-
-def compile_attention(model: Model, config: Config, layer: int) -> Program:
-    """The attention of one layer, for the Attention unit: Q, K, V and ATTEND.
-
-    Raises
-    ------
-    FitError
-        The model exceeds the configuration.
-    ValueError
-        There is no such layer, or its heads share K and V.
-    """
-    if not 0 <= layer < model.shape.layers:
-        raise UserError(f"layer is {layer}: the model has layers 0..{model.shape.layers - 1}")
-    if model.shape.kv_heads is not None:
-        raise UserError(
-            f"{model.shape.heads} heads share {model.shape.kv_heads} of K and V: the attention "
-            "unit alone gives the context of one ATTEND; allowed is the accelerator"
-        )
-    tokens = longest_sequence(model, config)
-    compiler = _Compiler(model, config)
-    projections, attends = compiler.attention(
-        f"layer.{layer}", model.layers[layer], NO_FLAGS, _wide(model.attention_wide(layer))
-    )
-    steps = (
-        *compiler.header(tokens),
-        *projections,
-        *attends,
-        Step("end", Opcode.END, NO_FLAGS, {}),
-    )
-    return Program(config, tokens, most_row_tiles(model, config), steps)
 
 
 def image_of(model: Model, program: Program) -> Image:

@@ -106,12 +106,10 @@ class Loader(wiring.Component):
     ----------
     config
         Limits.
-    encoder
-        See `Rules`.
     """
 
-    def __init__(self, config: Config, *, encoder: bool = True) -> None:
-        self.config, self.encoder = config, encoder
+    def __init__(self, config: Config) -> None:
+        self.config = config
         super().__init__(
             {
                 "start": In(1),
@@ -147,7 +145,7 @@ class Loader(wiring.Component):
         width = self.config.stream_width
         padding = descriptor_bytes(width) - DESCRIPTOR_BYTES
         m.submodules.crc = crc = Crc(8 * width, 8 * padding)
-        m.submodules.rules = rules = Rules(self.config, encoder=self.encoder)
+        m.submodules.rules = rules = Rules(self.config)
         seen = self._taken, self.model.payload.data
         if self.config.ways > 1:
             # What is taken is known late in the cycle, and goes to many XORs: a cycle more.

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import or_
-
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -34,20 +31,12 @@ from rtl.interface.command import (
     flags_byte,
 )
 from rtl.interface.config import Config
-from rtl.interface.operation import FLAG_NAMES, FLAGS, Error, fields
-
-OF_ENCODER = Flag.RESIDUAL | Flag.LOGITS
-WITHOUT_ENCODER: dict[Opcode, Flag] = {
-    opcode: flags & ~OF_ENCODER
-    for opcode, flags in ALLOWED_FLAGS.items()
-    if opcode not in (Opcode.NORM, Opcode.EMBED)
-}
-"""What attention alone knows: opcodes and their flags."""
+from rtl.interface.operation import FLAGS, Error, fields
 
 
-def allowed_flags(config: Config, *, encoder: bool = True) -> dict[Opcode, Flag]:
+def allowed_flags(config: Config) -> dict[Opcode, Flag]:
     """The opcodes that this hardware takes, and the flags that each may have."""
-    allowed = dict(ALLOWED_FLAGS if encoder else WITHOUT_ENCODER)
+    allowed = dict(ALLOWED_FLAGS)
     if config.precise:
         allowed |= {opcode: allowed[opcode] | Flag.WIDE for opcode in WIDE_OPCODES}
     if config.bias_heads:
@@ -60,7 +49,7 @@ def allowed_flags(config: Config, *, encoder: bool = True) -> dict[Opcode, Flag]
     if config.rotary_pairs:
         turned = {opcode: allowed[opcode] | Flag.ROTARY for opcode in ROTARY_OPCODES}
         allowed |= turned | {Opcode.ROTARY: NO_FLAGS}
-    if config.rms_norm and encoder:
+    if config.rms_norm:
         allowed[Opcode.NORM] |= Flag.RMS
     return allowed
 
@@ -90,15 +79,11 @@ class Rules(wiring.Component):
     ----------
     config
         Limits.
-    encoder
-        True: EMBED comes first and LOGITS last. False: X8 is filled from outside, the result is
-        the context of an ATTEND; EMBED, NORM, RESIDUAL and LOGITS are refused as what no opcode
-        and no flag is.
     """
 
-    def __init__(self, config: Config, *, encoder: bool = True) -> None:
-        self.config, self.encoder = config, encoder
-        self.allowed = allowed_flags(config, encoder=encoder)
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.allowed = allowed_flags(config)
         self.known = {opcode: flags_byte(flags) for opcode, flags in self.allowed.items()}
         self.known[Opcode.HEADER] |= config.way_bits
         super().__init__(
@@ -129,15 +114,9 @@ class Rules(wiring.Component):
             m.d.comb += self.error.eq(Error.LIMIT)
         return m
 
-    def _known_flags(self) -> data.View:
-        """The descriptor's flags; one that no opcode has reads as 0."""
-        known = reduce(or_, self.known.values())
-        bits = (self.flags[n] if 1 << n & known else Const(0) for n in range(len(FLAG_NAMES)))
-        return data.View(FLAGS, Cat(*bits))
-
     def _format(self, m: Module, is_: dict[Opcode, Value]) -> list[Value]:
         """Conditions that must not hold; the states between descriptors."""
-        flags = self._known_flags()
+        flags = data.View(FLAGS, self.flags)
         header, ways = fields(Opcode.HEADER, self.fields), self.config.way_bits
         begun, computed, tabled = Signal(), Signal(), Signal()
         summed = Signal()  # X16 and X8 hold something
@@ -189,9 +168,6 @@ class Rules(wiring.Component):
                         m.d.sync += [waiting.eq(0), narrow.eq(flags.first_tile)]
                     with m.If(flags.logits):
                         m.d.sync += computed.eq(1)
-                with m.Case(Opcode.ATTEND):
-                    if not self.encoder:
-                        m.d.sync += computed.eq(1)
                 if has_bias:
                     with m.Case(Opcode.BIAS):
                         m.d.sync += due.eq(0)
@@ -206,7 +182,7 @@ class Rules(wiring.Component):
         for opcode, known in self.known.items():
             with m.If(is_[opcode]):
                 m.d.comb += allowed.eq(known)
-        of_any = [
+        rules = [
             ~Cat(*is_.values()).any(),
             (self.flags & ~allowed).any(),
             is_[Opcode.HEADER] == begun,
@@ -217,16 +193,22 @@ class Rules(wiring.Component):
             is_[Opcode.END] & ~computed,
         ]
         if has_bias:  # BIAS is the flag of CHAINED
-            of_any += [is_[Opcode.BIAS] != due, is_[Opcode.ATTEND] & flags.chained & ~biased]
+            rules += [is_[Opcode.BIAS] != due, is_[Opcode.ATTEND] & flags.chained & ~biased]
         if has_windows:  # WINDOW is the flag of BANK
-            of_any.append(is_[Opcode.ATTEND] & flags.bank & ~windowed)
+            rules.append(is_[Opcode.ATTEND] & flags.bank & ~windowed)
         if has_rotary:  # ROTARY is the flag of SHIFTS
             others = flags.table | flags.transposed | flags.residual | flags.logits
-            of_any += [
+            rules += [
                 is_[Opcode.ROTARY] != (tables_due & ~due),
                 linear & flags.shifts & (~rotary | others),
             ]
-        of_encoder = [
+        if self.config.gated:
+            others = flags.table | flags.transposed | flags.residual | flags.bank
+            others |= flags.logits | flags.shifts  # ROTARY is that bit
+            gate = fields(Opcode.LINEAR, self.fields).gate
+            rules.append(linear & self._gated & gate.any() & others)
+        return [
+            *rules,
             is_[Opcode.NORM] & (waiting | (flags.chained & (~stored | read))),
             is_[Opcode.NORM] & Mux(flags.first_tile, ~summed, narrow),
             is_[Opcode.EMBED] & (summed | ~waiting),
@@ -236,16 +218,9 @@ class Rules(wiring.Component):
             (residual | logits) & (flags.table | flags.transposed),
             logits & flags.residual,
             *([of_x8 & flags.chained & shifted] if has_wide else []),  # WIDE is that bit
+            linear & flags.table & ~tabled,
+            computed & ~is_[Opcode.END],
         ]
-        if self.config.gated:
-            others = flags.table | flags.transposed | flags.residual | flags.bank
-            others |= flags.logits | flags.shifts  # ROTARY is that bit
-            gate = fields(Opcode.LINEAR, self.fields).gate
-            of_any.append(linear & self._gated & gate.any() & others)
-        without_table = linear & flags.table & ~tabled
-        if not self.encoder:
-            return [*of_any, without_table]
-        return [*of_any, *of_encoder, without_table, computed & ~is_[Opcode.END]]
 
     def _limit(self, is_: dict[Opcode, Value]) -> list[Value]:
         """Conditions that must not hold."""
@@ -255,7 +230,7 @@ class Rules(wiring.Component):
         embed = fields(Opcode.EMBED, self.fields)
         linear = fields(Opcode.LINEAR, self.fields)
         attend = fields(Opcode.ATTEND, self.fields)
-        flags = self._known_flags()
+        flags = data.View(FLAGS, self.flags)
         bank_bits = (config.bank_words - 1).bit_length()
         int8 = ~flags.residual & ~flags.logits
 

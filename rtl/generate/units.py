@@ -10,7 +10,6 @@ from cli.errors import UserError
 from amaranth.lib import wiring
 
 from rtl.accelerator import Accelerator
-from rtl.attention import Attention
 from rtl.datapath.activation import ActivationTable
 from rtl.datapath.layernorm import LayerNorm
 from rtl.datapath.matmul import MatMul
@@ -87,11 +86,6 @@ UNITS: dict[str, Unit] = {
             name="matmul",
             build=MatMul,
             description="array of lanes x lanes INT8 multiply-accumulators with shadow drain",
-        ),
-        Unit(
-            name="attention",
-            build=Attention,
-            description="int8 activations of a layer to the context of all heads",
         ),
         Unit(
             name="accelerator",

@@ -29,7 +29,7 @@ Synthesise units for the ECP5 and play their benches on the netlist, bit for bit
 
 The netlist is what sim.synth counts: LUTs, carry chains, flip-flops, multipliers and block RAMs,
 with Yosys' models of the cells and ours (sim/gates/cells.v) of multiplier and block RAM.
-Attention and accelerator are small by default (24 tokens, hidden 32).
+The accelerator is small by default (24 tokens, hidden 32).
 """
 EXAMPLES = """\
 examples:
@@ -37,8 +37,8 @@ examples:
   python -m sim.gates requantize activation reciprocal rsqrt --simulator icarus
   python -m sim.gates accelerator --lanes 4
 """
-#: Units whose bench plays whole inferences, so that a large configuration would take long.
-WHOLE = ("attention", "accelerator")
+#: Its bench plays whole inferences, so that a large configuration would take long.
+WHOLE = "accelerator"
 
 
 def _parser() -> Parser:
@@ -53,10 +53,10 @@ def _parser() -> Parser:
 
 
 def config_for(unit: str, options: argparse.Namespace) -> Config:
-    """The configuration of the options; where they name no limit, `WHOLE` units are small."""
+    """The configuration of the options; where they name no limit, `WHOLE` is small."""
     config = config_of(options)
     plain = Config(**{name: getattr(config, name) for name in ("lanes", "columns", *MECHANISMS)})
-    return replace(config, **SMALL_LIMITS) if unit in WHOLE and config == plain else config
+    return replace(config, **SMALL_LIMITS) if unit == WHOLE and config == plain else config
 
 
 def _run(options: argparse.Namespace) -> None:

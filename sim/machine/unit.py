@@ -25,9 +25,6 @@ from tb.packing import pack, unpack
 
 HERE = Path(__file__).parent
 
-WORDS = {"abort", "interrupt"}
-"""Ports that Verilator calls __SYM__name in C++, where libraries have functions of these names."""
-
 CTYPES = {1: ctypes.c_uint8, 2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
 """By the bytes of a port."""
 
@@ -35,12 +32,9 @@ T = TypeVar("T")
 
 
 def _header(names: Sequence[str]) -> str:
-    """The ports in their order, under the names that Verilator gives them in C++."""
-    members = [
-        f"__SYM__{name}" if name in WORDS else name.replace("__", "___05F") for name in names
-    ]
-    cases = " ".join(f"case {i}: return &t.{name};" for i, name in enumerate(members))
-    sizes = ", ".join(f"sizeof(Vtop::{name})" for name in members)
+    """The ports in their order."""
+    cases = " ".join(f"case {i}: return &t.{name};" for i, name in enumerate(names))
+    sizes = ", ".join(f"sizeof(Vtop::{name})" for name in names)
     return (
         "// Made by sim/machine/unit.py from the ports of the design.\n"
         f"#define PORT_CASES {cases}\n"

@@ -1,4 +1,4 @@
-"""The benches of the units with streams: accelerator, with DMA or without, and attention."""
+"""The bench of the accelerator, with DMA or without."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from tb.generate.memories import (
     Memory,
     Names,
     expected_text,
+    format_of,
     hexadecimal,
     packets_text,
 )
-from tb.generate.player import format_of
 from tb.packing import lengths_of, stream_words
 from tb.trace import TRACE_PORTS
 
@@ -86,32 +86,26 @@ def trace_checks(ports: dict[str, Any], runs: Sequence[Run]) -> list[Expected]:
     return list(found.values())
 
 
-def result_check(port: str, passes: str, form: Format, runs: Sequence[Run]) -> Expected:
-    """What the results must be."""
-    found = Expected(port, form, passes)
+def result_check(port: str, passes: str, runs: Sequence[Run]) -> Expected:
+    """What the logits must be."""
+    found = Expected(port, Format(1, 32, True), passes)
     for number, run in enumerate(runs):
-        result = run.inference.result
-        assert result is not None
-        found.add(number, result, axes=("label",) if result.index.shape[-1] == 1 else None)
+        assert run.inference.result is not None
+        found.add(number, run.inference.result, axes=("label",))
     return found
 
 
-def result_checks(
-    port: str, last: str, passes: str, form: Format, runs: Sequence[Run]
-) -> list[Expected]:
-    """What the stream of results must show, and that `last` ends each packet alone."""
-    ends = Expected(last, Format(1, 1, False), passes)
+def ends_check(port: str, passes: str, runs: Sequence[Run]) -> Expected:
+    """That `last` ends each packet of logits alone."""
+    found = Expected(port, Format(1, 1, False), passes)
     for number, run in enumerate(runs):
         values = run.inference.ends.astype(int)[:, None]
         count = len(values)
         sound = np.ones((count, 1), bool)
         index = np.arange(count)[:, None, None]
-        ends.add(
-            number,
-            Writes("result", last, np.zeros(count, int), values, sound, index),
-            axes=("word",),
-        )
-    return [result_check(port, passes, form, runs), ends]
+        writes = Writes("result", port, np.zeros(count, int), values, sound, index)
+        found.add(number, writes, axes=("word",))
+    return found
 
 
 def asked_rows(run: Run) -> np.ndarray:
@@ -145,31 +139,6 @@ def request_check(runs: Sequence[Run]) -> Expected:
     return found
 
 
-def _finished(
-    template: str, module: str, ports: dict[str, Any], checks: list[Expected], **parts: object
-) -> dict[str, str]:
-    """The top with its checks, and the golden words."""
-    names = Names()
-    files = {f"vectors/{x.port}.mem": expected_text(x, names) for x in checks}
-    files["vectors/tensors.mem"] = names.text()
-    enables = dict.fromkeys(x.enable for x in checks if x.enable.startswith("trace_"))
-    files[f"bench/{module}_bench.sv"] = tops.filled(
-        template,
-        module=module,
-        top=f"{module}_bench",
-        unit=tops.instance(module, ports),
-        checks="\n".join(tops.check(x, ports, len(names)) for x in checks),
-        compared=tops.sum_of(checks),
-        enables="".join(f" || {name} === 1'b1" for name in enables),
-        passed="It ends with PASS, or by $fatal.",
-        **parts,
-    )
-    return files
-
-
-LOGIT = Format(1, 32, True)
-
-
 def accelerator_files(
     sheet: Mapping[str, Any],
     config: Config,
@@ -187,11 +156,19 @@ def accelerator_files(
     driven = [
         name for name in ports if name.startswith("s_axi_") and ports[name]["direction"] == "input"
     ]
-    return files | _finished(
+    module, names = sheet["module"], Names()
+    files |= {f"vectors/{x.port}.mem": expected_text(x, names) for x in checks}
+    files["vectors/tensors.mem"] = names.text()
+    enables = dict.fromkeys(x.enable for x in checks if x.enable.startswith("trace_"))
+    files[f"bench/{module}_bench.sv"] = tops.filled(
         "accelerator.sv",
-        sheet["module"],
-        ports,
-        checks,
+        module=module,
+        top=f"{module}_bench",
+        unit=tops.instance(module, ports),
+        checks="\n".join(tops.check(x, ports, len(names)) for x in checks),
+        compared=tops.sum_of(checks),
+        enables="".join(f" || {name} === 1'b1" for name in enables),
+        passed="It ends with PASS, or by $fatal.",
         wires=tops.wires(ports, driven),
         inferences=len(runs),
         silence=silence(config, ROW_LATENCY) + (0 if traced else untraced_silence(config, runs)),
@@ -207,6 +184,7 @@ def accelerator_files(
         cycles=f"{ADDRESS['cycles']:x}",
         pending=f"{ADDRESS['interrupt_pending']:x}",
     )
+    return files
 
 
 def example_files(
@@ -214,7 +192,6 @@ def example_files(
 ) -> dict[str, str]:
     """A small bench in plain Verilog and its vectors, by their names in a folder."""
     inference, ports = run.inference, tops.plain(sheet["ports"])
-    assert inference.rows is not None
     assert inference.result is not None
     lanes, width = config.lanes, config.stream_width
     tokens = inference.tokens.tolist()
@@ -320,7 +297,6 @@ def _streams(config: Config, runs: Sequence[Run]) -> Surroundings:
     lanes, wide = config.lanes, config.stream_width
     packed = []
     for run in runs:
-        assert run.inference.rows is not None
         rows = run.inference.rows[asked_rows(run)]
         words = rows.reshape(len(rows), -1, lanes).view(np.uint8)
         packed += [[int.from_bytes(word.tobytes(), "little") for word in row] for row in words]
@@ -339,8 +315,11 @@ def _streams(config: Config, runs: Sequence[Run]) -> Surroundings:
         rows_width=8 * lanes,
         **counts,
     )
-    logits = "m_axis_logits_tdata", "m_axis_logits_tlast"
-    checks = [*result_checks(*logits, "logits_passes", LOGIT, runs), request_check(runs)]
+    checks = [
+        result_check("m_axis_logits_tdata", "logits_passes", runs),
+        ends_check("m_axis_logits_tlast", "logits_passes", runs),
+        request_check(runs),
+    ]
     moves = "model_moved || tokens_moved || rows_moved || request_passes || logits_passes"
     return files, around, moves, checks
 
@@ -350,7 +329,6 @@ def _memory(config: Config, runs: Sequence[Run], *, bus: Bus) -> Surroundings:
     memory, jobs = Memory(bus), []
     for run, first in zip(runs, np.cumsum([0, *(len(x.inference.tokens) for x in runs)])):
         inference = run.inference
-        assert inference.rows is not None
         assert inference.result is not None
         words = stream_words(inference.stream, config.stream_width)
         stream = b"".join(word.to_bytes(config.stream_width, "little") for word in words)
@@ -372,7 +350,7 @@ def _memory(config: Config, runs: Sequence[Run], *, bus: Bus) -> Surroundings:
     for core in range(bus.cores):
         name = "logit" if bus.cores == 1 else f"logit_{core}"
         order = [runs[(place + core) % len(runs)] for place in range(len(runs))]
-        checks.append(result_check(name, f"logit_passes && core == {core}", LOGIT, order))
+        checks.append(result_check(name, f"logit_passes && core == {core}", order))
         if name != "logit":
             taken += f"  wire [31:0] {name} = logit;\n"
     addresses = {register.name: f"{register.address:x}" for register in DMA_REGISTERS}
@@ -394,38 +372,3 @@ def _memory(config: Config, runs: Sequence[Run], *, bus: Bus) -> Surroundings:
         **{name: addresses[name] for name in used},
     )
     return files, around, "memory_moved || logit_passes", checks
-
-
-def attention_files(
-    sheet: Mapping[str, Any], config: Config, runs: Sequence[Run], stalls: int
-) -> dict[str, str]:
-    """The bench of the attention unit and its vectors, by path."""
-    ports, wide = sheet["ports"], config.stream_width
-    checks = trace_checks(ports, runs)
-    width = ports["o__payload"]["width"] - 1
-    word = format_of(ports["trace_bank"])
-    checks += result_checks("o_data", "o_last", "o_passes", word, runs)
-    inferences = [run.inference for run in runs]
-    streams = {
-        "model": ([stream_words(x.stream, wide) for x in inferences], 8 * wide),
-        "tokens": ([x.tokens.tolist() for x in inferences], 32),
-        "i": ([x.activation_words() for x in inferences], ports["i__payload"]["width"] - 1),
-    }
-    files, sources = {}, []
-    for place, (name, (packets, bits)) in enumerate(streams.items(), 1):
-        files[f"vectors/{name}.mem"], count = packets_text(packets, bits)
-        sources.append(tops.source(name, bits, count, place))
-    own = f"  wire [{width - 1}:0] o_data = o__payload[{width - 1}:0];\n"
-    own += f"  wire o_last = o__payload[{width}];\n"
-    return files | _finished(
-        "attention.sv",
-        sheet["module"],
-        ports,
-        checks,
-        wires=tops.wires(ports, ("start", "abort")) + own,
-        sources="\n".join(sources),
-        inferences=len(runs),
-        silence=silence(config, 0),
-        stalls=stalls,
-        o_width=width,
-    )

@@ -10,7 +10,7 @@ from typing import Any
 from cli.errors import UserError
 
 from rtl.generate.verilog import TRACE
-from tb.generate.memories import Expected
+from tb.generate.memories import Expected, Format
 
 HERE = Path(__file__).parent
 PARTS = "parts.sv"
@@ -90,26 +90,22 @@ def check(expected: Expected, ports: Mapping[str, Any], tensors: int) -> str:
 """
 
 
-def source(name: str, width: int, words: int, stream: int) -> str:
-    """The `bench_source` of a stream of Amaranth's: `last` is the top bit of its payload."""
+def looked_at(name: str, form: Format, expected: str, enable: str) -> str:
+    """The `bench_pins` of a port; its word is the wire of its name."""
     return f"""\
-  bench_source #(
-      .FILE({{DIR, "/{name}.mem"}}),
-      .NAME("{name}"),
-      .WIDTH({width}),
-      .WORDS({words}),
-      .STREAM(32'd{stream})
-  ) {name} (
+  wire [31:0] compared_{name};
+  bench_pins #(
+      .PORT("{name}"),
+      .LANES({form.length}),
+      .WIDTH({form.width}),
+      .SIGNED({int(form.signed)})
+  ) of_{name} (
       .clk(clk),
-      .rst(rst),
-      .stalls(stalls),
-      .go(go),
-      .valid({name}__valid),
-      .ready({name}__ready),
-      .data({name}__payload[{width - 1}:0]),
-      .last({name}__payload[{width}]),
-      .moved({name}_moved),
-      .idle({name}_idle)
+      .cycle(cycle),
+      .en({enable}),
+      .expected({expected}),
+      .word({name}),
+      .compared(compared_{name})
   );
 """
 

@@ -36,7 +36,6 @@ INVERTED = (
             ("softmax", ()),
             ("activation", ()),
             ("layernorm", ()),
-            ("attention", ("small",)),
             ("accelerator", ("small",)),
         ]
     ),

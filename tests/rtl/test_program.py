@@ -10,7 +10,7 @@ import pytest
 from golden.model import Linear, Shape
 from golden.random import random_model
 from rtl.compile.fit import FitError, fitting, longest_sequence
-from rtl.compile.program import Program, compile_attention, compile_model, embedding_table
+from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.command import Flag, Opcode
 from rtl.interface.config import LANES, Config
 from tb.scenarios import SMALL, family
@@ -113,12 +113,6 @@ def test_addresses_are_those_of_every_configuration() -> None:
     }
     streams.add(compile_model(model, changed(tokens=500)).stream())
     assert len(streams) == 1
-
-
-def test_no_such_layer() -> None:
-    message = re.escape("layer is 2: the model has layers 0..1")
-    with pytest.raises(ValueError, match=message):
-        compile_attention(family("bert-tiny", SHAPE), CONFIG, 2)
 
 
 @pytest.mark.parametrize(

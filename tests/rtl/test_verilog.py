@@ -29,7 +29,6 @@ DESIGNS: dict[str, tuple[str, Config, Bus | None]] = {
     "requantize": ("requantize", Config(lanes=4), None),
     "layernorm": ("layernorm", Config(lanes=4, **TINY), None),
     "softmax": ("softmax", Config(lanes=4, **TINY), None),
-    "attention": ("attention", Config(lanes=4, **TINY), None),
     "8 lanes": ("accelerator", Config(lanes=8), None),
     "4 x 16": ("accelerator", Config(lanes=4, columns=16, **TINY | {"hidden": 16}), None),
     "precise": ("accelerator", Config(lanes=4, precise=True, **TINY), None),

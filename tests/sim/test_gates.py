@@ -105,12 +105,12 @@ def test_what_the_models_leave_out_is_refused(old: str, new: str, refused: str) 
         run_bench(changed, "icarus", variant="broken-gates")
 
 
-def test_attention_and_accelerator_are_small_unless_a_limit_is_given() -> None:
+def test_the_accelerator_is_small_unless_a_limit_is_given() -> None:
     def config(unit: str, *arguments: str) -> Config:
         return command.config_for(unit, command._parser().parse_args([unit, *arguments]))
 
     assert config("softmax") == Config(lanes=8)
-    assert config("accelerator").tokens == config("attention").tokens == 24
+    assert config("accelerator").tokens == 24
     assert config("accelerator", "--lanes", "4").lanes == 4
     assert config("accelerator", "--gated", "--rms-norm", "--rotary-pairs", "8").tokens == 24
     assert config("accelerator", "--hidden", "64") == Config(lanes=8, hidden=64)

@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 
 from golden.encoder import run_batch
+from rtl.control.axi import ADDRESS_BITS
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
+from rtl.registers.map import registers
 from sim.machine.inference import Inference, Loaded, Packets, abort_after, seed_of
 from sim.machine.machine import Machine, accelerator
 from sim.machine.result import Result
@@ -242,9 +244,23 @@ def test_a_process_that_dies_names_its_inference(
 
 
 def test_registers_of_a_machine() -> None:
+    """Each field has the reset value and the access of the map, and nothing stands beside them."""
     with Machine(accelerator(CONFIG), CONFIG) as machine:
-        assert machine.read("lanes") == CONFIG.lanes
-        assert not machine.write("lanes", 8)
+        for register in registers(CONFIG):
+            reset = {one.low: one.reset for one in register.fields if one.access != "wo"}
+            wanted = sum(value << low for low, value in reset.items())
+            assert [machine.read(register.address + byte) for byte in range(4)] == [wanted] * 4
+            for strobe in range(16):
+                acts = any(
+                    one.access != "ro" and strobe >> one.low // 8 & 1 for one in register.fields
+                )
+                ones = sum(1 << one.low for one in register.fields if one.access == "wo")
+                assert machine.write(register.name, 0xFFFFFFFF ^ ones, strobe) == acts
+            kept = [one for one in register.fields if one.access == "rw"]
+            held = sum((2 << one.high) - (1 << one.low) for one in kept)
+            assert machine.read(register.name) == (held if kept else wanted)
+        for address in range(4 * len(registers(CONFIG)), 1 << ADDRESS_BITS, 4):
+            assert (machine.read(address), machine.write(address, 1)) == (0, False)
         before = machine.now
         machine.step(7)
         assert machine.now == before + 7

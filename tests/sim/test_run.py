@@ -17,7 +17,7 @@ from sim import play, run
 from tb.case import Inference
 from tests.ending import exit_code, refusal
 
-ATTENTION = ["--unit", "attention", "--lanes", "4", "--simulator", "icarus", "--tokens", "4"]
+FEW = ["--lanes", "4", "--tokens", "4"]
 BOTH = ("An awful mess.", "A wonderful film!")
 
 
@@ -53,19 +53,23 @@ def test_nonsense_is_one_line(
 
 
 @pytest.mark.slow
-def test_attention_on_icarus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_attention(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first layer of two."""
     report = tmp_path / "report.json"
-    arguments = [*ATTENTION, "--review", "A film that I will not forget, ever."]
+    arguments = [*FEW, "--unit", "attention", "--review", "A film that I will not forget, ever."]
     assert run.main([*arguments, "--json", str(report)]) == 0
-    layers = json.loads(report.read_text())["layers"]
-    assert [layer["unit"] for layer in layers] == ["attention, layer 0", "attention, layer 1"]
-    assert all(
-        layer["mismatches"] == 0 and layer["values compared"] > 4 * 4 * 128 for layer in layers
-    )
+    figures = json.loads(report.read_text())
+    names = ["layer.0.q", "layer.0.k", "layer.0.v", "layer.0.attend"]
+    assert [phase["name"] for phase in figures["phases"]] == names
+    assert all(phase["cycles"] for phase in figures["phases"])
+    compared = figures["compared"]
+    assert (compared["layer.0.context"], compared["layer.0.p"]) == (4 * 128, 2 * 4 * 4)
+    assert not any("layer.1" in name for name in compared)
+    assert not any(figures["mismatches"].values())
     captured = capsys.readouterr()
-    assert "MAC utilisation" in captured.out
+    assert "utilisation" in captured.out
     # A line for each stage that takes long, for the log of a run that is killed.
-    assert captured.err.count("simulating attention (4) with icarus\n") == 2
+    assert captured.err.count("simulating accelerator (4) with verilator\n") == 1
     assert not list((tmp_path / "runs").iterdir())
 
 
@@ -125,7 +129,7 @@ def test_two_at_once_answer_for_their_own_reviews(tmp_path: Path) -> None:
     assert told[0].count("negative") > told[1].count("negative")
 
 
-Played = dict[bytes, tuple[Any, bytes]]
+Played = dict[bytes, tuple[Any, bytes, bytes]]
 
 
 @pytest.fixture(scope="module")
@@ -141,11 +145,13 @@ def differing(
     sound = play.run_bench
 
     def run_bench(*arguments: Any, env: dict[str, str], **options: Any) -> Any:
-        case, path = Path(env["CASE"]).read_bytes(), Path(env["REPORT"])
-        if case not in played:
+        case, path, record = (Path(env[name]) for name in ("CASE", "REPORT", "ACTIVITY"))
+        key = case.read_bytes()
+        if key not in played:
             tests = sound(*arguments, env=env, **options)
-            played[case] = (tests, path.read_bytes())
-        tests, said = played[case]
+            played[key] = (tests, path.read_bytes(), record.read_bytes())
+        tests, said, active = played[key]
+        record.write_bytes(active)
         report = json.loads(said)
         change(report)
         path.write_text(json.dumps(report))
@@ -159,7 +165,7 @@ def another_case(report: dict[str, Any]) -> None:
 
 
 def another_result(report: dict[str, Any]) -> None:
-    report["inferences"][0]["result"][3][1] ^= 1
+    report["inferences"][0]["result"][0][0] ^= 1
 
 
 def nothing_compared(report: dict[str, Any]) -> None:
@@ -179,7 +185,7 @@ def no_inference(report: dict[str, Any]) -> None:
     ("change", "message"),
     [
         (another_case, "answers another case"),
-        (another_result, "layer.0.context: RTL gave"),
+        (another_result, "the logits: RTL gave"),
         (nothing_compared, "nothing was compared"),
         (a_mismatch, "1 values differ"),
         (no_inference, "no report of one inference"),
@@ -195,7 +201,7 @@ def test_a_report_that_proves_nothing_is_no_success(
 ) -> None:
     differing(monkeypatch, played, change)
     report = tmp_path / "report.json"
-    arguments = [*ATTENTION, "--review", "Dull.", "--json", str(report)]
+    arguments = [*FEW, "--review", "Dull.", "--json", str(report)]
     assert run.main(arguments) == Exit.DIFFERENT
     captured = capsys.readouterr()
     assert message in captured.err
@@ -204,7 +210,7 @@ def test_a_report_that_proves_nothing_is_no_success(
     # What was played can be looked at.
     (folder,) = (tmp_path / "runs").iterdir()
     assert str(folder) in captured.err
-    assert (folder / "layer.0.npz").exists()
+    assert (folder / "text.npz").exists()
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ def writes_of(name: str, tokens: int, whole: bool = True) -> tuple[dict, list[Wr
     ids, types, attend = sequence(model, tokens, 1)
     trace: dict[str, np.ndarray] = {}
     run(model, ids, types, attend, trace)
-    return trace, list(expected_writes(program, trace, tokens, attend))
+    return trace, list(expected_writes(program, [trace], [tokens], attend))
 
 
 def covered(parts: list[Writes], tensor: np.ndarray) -> np.ndarray:
@@ -120,8 +120,8 @@ def test_last_layer_of_the_first_token() -> None:
 def test_length(tokens: int) -> None:
     model = family("bert-tiny", SMALL["bert-tiny"])
     program = compile_model(model, CONFIG)
-    with pytest.raises(ValueError, match=f"{tokens} tokens: the program takes 1..24"):
-        list(expected_writes(program, {}, tokens))
+    with pytest.raises(ValueError, match=f"tokens is {tokens}: the compiled model takes 1..24"):
+        list(expected_writes(program, [{}], [tokens]))
 
 
 def test_a_batch_has_the_writes_of_its_sequences() -> None:

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from tb.packing import pack, pack_rows, token_words, unpack
+from tb.packing import pack, token_words, unpack
 
 
 def test_element_0_in_the_low_bits() -> None:
     assert pack([1, -1, 2], 4) == 0x2F1
     assert unpack(0x2F1, 4, 3, signed=True) == [1, -1, 2]
     assert unpack(0x2F1, 4, 3, signed=False) == [1, 15, 2]
-    assert pack_rows(np.array([[1, -1], [7, 0]]), 8) == [0xFF01, 0x0007]
 
 
 @pytest.mark.parametrize(("value", "width"), [(256, 8), (-129, 8), (2, 1)])

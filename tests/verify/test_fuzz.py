@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rtl.compile.edit import Edit
 from rtl.compile.fit import has_gates
 from rtl.interface.operation import Error
 from sim.design import described
@@ -23,7 +24,6 @@ from verify.fuzz.clients import CONTROL, START
 from verify.fuzz.job import Case
 from verify.fuzz.judge import judge
 from verify.fuzz.play import Judged, play, program, shown
-from verify.fuzz.streams import joined, parts, set_field
 from verify.fuzz.subject import POOL, config, subjects
 
 #: Deliberate faults: part of rtl/, what it says, what the fault says, a kind that shows it.
@@ -67,6 +67,21 @@ FAULTS = {
     ),
     "a response does not wait": ("axi", "with m.Elif(self.s_axi.bready):", "with m.Else():"),
     "what was read does not wait": ("axi", "with m.Elif(self.s_axi.rready):", "with m.Else():"),
+    "tokens are drained for ever": (
+        "control",
+        "self.drain_tokens.eq(~tokens_over)",
+        "self.drain_tokens.eq(1)",
+    ),
+    "a token too many": (
+        "accelerator",
+        "(tokens.longest > engine.limit.tokens)",
+        "(tokens.longest > engine.limit.tokens + 1)",
+    ),
+    "a tensor may end a word beyond its bank": (
+        "bounds",
+        "last.eq(area.start + area.words - 1)",
+        "last.eq(area.start + area.words - 2)",
+    ),
     "the version is another": (
         "accelerator",
         "registers.value.version.eq(VERSION)",
@@ -278,16 +293,18 @@ def test_the_account_of_sound_streams_and_of_one_mistake_each(lanes: int) -> Non
         model = Packets.whole(stream, lanes)
         return set(account(model, run.tokens, run.row_words, subject.config).codes)
 
-    pieces = parts(subject)
-    assert joined(pieces, lanes) == subject.stream
-    assert codes(joined([pieces[0], pieces[-1]], lanes)) == {Error.FORMAT}
-    assert codes(joined(pieces[:-1], lanes)) == {Error.TRUNCATED}
-    assert codes(joined(pieces, lanes) + bytes(lanes)) == {Error.OVERRUN}
+    pieces = Edit(subject.program)
+    assert bytes(pieces) == subject.stream
+    for kept, code in ((slice(1, -1), Error.FORMAT), (slice(-1, None), Error.TRUNCATED)):
+        cut = Edit(subject.program)
+        del cut[kept]
+        assert codes(bytes(cut)) == {code}
+    assert codes(subject.stream + bytes(lanes)) == {Error.OVERRUN}
     for place in (Random(1).randrange(len(subject.stream)), len(subject.stream) - 1):
         broken = bytearray(subject.stream)
         broken[place] ^= 1
         assert codes(bytes(broken)) == {Error.CRC}
     for name, value, code in (("labels", 0, Error.LIMIT), ("version", 9, Error.FORMAT)):
-        changed = parts(subject)
-        set_field(changed[0][0], name, value)
-        assert codes(joined(changed, lanes)) == {code}
+        changed = Edit(subject.program)
+        changed[0][name] = value
+        assert codes(bytes(changed)) == {code}
