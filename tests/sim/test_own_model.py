@@ -77,11 +77,9 @@ def test_an_embedding(tmp_path: Path, story: Story) -> None:
     model = tiny.write(tmp_path / "checkpoint", {"architectures": ["BertModel"]}, arrays)
     plain = ("--remedies", "none")
     texts = "\n".join(WORDS)
-    all_texts, one, _ = story(model, texts, WORDS[0], file="texts.txt", calibration=plain)
+    _, one, _ = story(model, texts, WORDS[0], file="texts.txt", calibration=plain)
     assert one["compared"]["pooled"] == 12
     close(one)
-    assert (all_texts["accuracy"], all_texts["agreement"]) == ({}, None)
-    assert 0.99 < all_texts["cosine"] < 1
 
 
 @pytest.mark.slow
@@ -96,7 +94,6 @@ def test_texts_of_clip(tmp_path: Path, story: Story) -> None:
         folder, texts, "a good film", file="texts.txt", calibration=calibration, more=more
     )
     assert all_texts["inferences"] < all_texts["texts"] == 4
-    assert 0.99 < all_texts["cosine"] < 1
     assert one["compared"]["logits"] >= one["tokens"] * 10
     close(one)
 
@@ -110,7 +107,6 @@ def test_classes_of_a_csv(tmp_path: Path, story: Story) -> None:
     assert set(one["verdicts"][2]["logits"]) == {"bad", "good", "mixed"}
     assert "layer.1.ffn.sum" in one["compared"]
     assert all_texts["texts"] == len(WORDS)
-    assert all_texts["accuracy"]["RTL"] == all_texts["accuracy"]["golden"] is not None
 
 
 @pytest.mark.slow
@@ -131,16 +127,8 @@ def test_other_heads(config: dict[str, Any], labels: int, tmp_path: Path, story:
     targets: list[Any] = [["good"], [], ["bad", "mixed"]] if several else [[1.5] * labels] * 3
     rows = [{"text": t, "pair": "the film", "label": x} for t, x in zip(WORDS, targets)]
     texts = "\n".join(map(json.dumps, rows))
-    all_texts, one, printed = story(model, texts, WORDS[2], "--pair", "the film")
+    all_texts, one, _ = story(model, texts, WORDS[2], "--pair", "the film")
     assert all_texts["traced"] == 3
-    if several:
-        assert all_texts["accuracy"]["RTL"] == all_texts["accuracy"]["golden"] is not None
-        assert all_texts["agreement"] > 0.8
-        assert "same labels, float and RTL" in printed
-    else:
-        assert (all_texts["accuracy"], all_texts["agreement"]) == ({}, None)
-        assert 0.4 < all_texts["fit"] < 1  # texts so alike that an output hardly varies
-        assert "R^2 of RTL by float" in printed
     assert one["tokens"] == 9 + 2 + 3  # [CLS] and two [SEP]
     golden, rtl = one["verdicts"][1:]
     assert len(rtl["logits"]) == labels
@@ -168,7 +156,6 @@ def test_a_class_for_every_token(tmp_path: Path, story: Story) -> None:
     lines = [json.dumps({"tokens": words.split(), "ner_tags": tags}) for words, tags in rows]
     more = ("--batch", "24", "--stalls", "5", "--trace-sample", "4")
     all_texts, found, printed = story(model, "\n".join(lines), "good films, bad", more=more)
-    assert all_texts["accuracy"]["RTL"] == all_texts["accuracy"]["golden"] is not None
     assert all_texts["inferences"] < all_texts["texts"] == 4
     floats, golden, rtl = found["verdicts"]
     assert golden["words"] == ["good", "films", ",", "bad"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -384,6 +385,34 @@ def test_rows_of_another_width(tiny: Subject, width: int) -> None:
     results = followed(tiny, given, row_latency=5)
     assert {result.error for result in results[:3]} == {Error.ROW}
     assert {result.error for result in results[3:]} <= {Error.ROW, Error.ABORTED}
+
+
+def ends_after_the_batch(program: Path | None = None) -> dict[str, set[int]]:
+    """Cycles from the tokens to the end, by the code, of batches that come in cycles of a row.
+
+    program
+        A library in the place of the sound one.
+    """
+    model = random_model(replace(TINY, positions=12), 4)
+    few = Subject(model, compile_model(model, CONFIG))
+    found: dict[str, set[int]] = {}
+    for tokens in (12, 13):
+        given = [few.one(tokens).but(tokens_delay=delay) for delay in range(400, 404)]
+        for one, result in zip(given, played(CONFIG, given, program), strict=True):
+            found.setdefault(result.error.name, set()).add(result.cycles - one.tokens_delay)
+    return found
+
+
+def test_what_is_told_of_a_batch_that_comes_later_comes_as_much_later() -> None:
+    """Sound, or with a token too many; a verdict that is late in every second cycle is seen."""
+    found = ends_after_the_batch()
+    assert {name: len(cycles) for name, cycles in found.items()} == {"NONE": 1, "LENGTH": 1}
+    old = "(tokens.longest > engine.limit.tokens)"
+    late = (old, f"{old} & self.registers.value.cycles[0]")
+    design = described(
+        mutated("accelerator", late, unit="accelerator", config=CONFIG), "accelerator", CONFIG
+    )
+    assert len(ends_after_the_batch(library(design, "-late"))["LENGTH"]) == 2
 
 
 def test_a_table_without_wide_has_no_low_halves() -> None:

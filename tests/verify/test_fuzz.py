@@ -67,6 +67,21 @@ FAULTS = {
     ),
     "a response does not wait": ("axi", "with m.Elif(self.s_axi.bready):", "with m.Else():"),
     "what was read does not wait": ("axi", "with m.Elif(self.s_axi.rready):", "with m.Else():"),
+    "tokens are drained for ever": (
+        "control",
+        "self.drain_tokens.eq(~tokens_over)",
+        "self.drain_tokens.eq(1)",
+    ),
+    "a token too many": (
+        "accelerator",
+        "(tokens.longest > engine.limit.tokens)",
+        "(tokens.longest > engine.limit.tokens + 1)",
+    ),
+    "a tensor may end a word beyond its bank": (
+        "bounds",
+        "last.eq(area.start + area.words - 1)",
+        "last.eq(area.start + area.words - 2)",
+    ),
     "the version is another": (
         "accelerator",
         "registers.value.version.eq(VERSION)",

@@ -76,9 +76,10 @@ def test_a_bench_that_looks_away_is_found(
 
 
 @pytest.mark.slow
-def test_inferences_and_cases_kill_mutants_of_the_accelerator(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unit", ["accelerator", "attention"])
+def test_inferences_and_cases_kill_mutants_of_the_accelerator(unit: str, tmp_path: Path) -> None:
     figures = tmp_path / "mutate.json"
-    command.main(["accelerator", "--count", "12", "--seed", "1", "--json", str(figures)])
+    command.main([unit, "--count", "12", "--seed", "1", "--json", str(figures)])
     (found,) = json.loads(figures.read_text())
     assert found["sampled"] + len(found["silent"]) == 12
     assert found["killed"] >= 9
@@ -128,6 +129,18 @@ def test_units_are_built_with_the_options_of_the_hardware() -> None:
     )  # fmt: skip
     none = mechanisms_of(command._parser().parse_args(["position_bias"]))
     assert bench.configuration("position_bias", 4, **none).bias_heads == 3
+
+
+@pytest.mark.slow
+def test_attention_is_the_engine_of_the_accelerator() -> None:
+    config = bench.configuration("attention", 4)
+    assert config == bench.configuration("accelerator", 4)
+    text = sourced("accelerator", config)
+    inside = {m.module for m in drawn(text, "accelerator", 60, 1, bench.ENGINE)[1]}
+    everywhere = {m.module for m in drawn(text, "accelerator", 60, 1)[1]}
+    assert {name.split(".")[1] for name in inside} == {"engine"}
+    assert "accelerator.engine.loader" in inside
+    assert everywhere - inside
 
 
 @pytest.mark.slow

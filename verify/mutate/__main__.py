@@ -18,7 +18,16 @@ from cli.progress import progress, stage
 
 from rtl.interface.config import LANES, Config, array
 from rtl.interface.options import MECHANISMS, add_config_options, mechanisms_of
-from verify.mutate.bench import ACCELERATOR, SILENT, SURVIVED, configuration, play, prepared
+from verify.mutate.bench import (
+    ACCELERATOR,
+    ATTENTION,
+    ENGINE,
+    SILENT,
+    SURVIVED,
+    configuration,
+    play,
+    prepared,
+)
 from verify.mutate.netlist import MOST, drawn, sourced
 
 DESCRIPTION = """\
@@ -26,7 +35,8 @@ Change one bit of a unit's netlist at a time, and play the unit's bench on each 
 
 A mutant that the bench fails on is killed. Of the others those that change no output on random
 inputs, which the unit gets beside the sound one, are not counted; the rest survive and are printed.
-The score is the killed of those that count.
+The score is the killed of those that count. `attention` is the engine of the accelerator, whose
+bench plays its mutants.
 """
 EXAMPLES = """\
 examples:
@@ -38,7 +48,7 @@ examples:
 """
 UNITS = ("requantize", "activation", "reciprocal", "rsqrt",
          "softmax", "position_bias", "layernorm", "matmul")  # fmt: skip
-ALL = (*UNITS, ACCELERATOR)
+ALL = (*UNITS, ATTENTION, ACCELERATOR)
 COUNT, DEFAULT_LANES = 200, 4
 
 
@@ -48,7 +58,7 @@ def _parser() -> Parser:
         "units",
         metavar="UNIT",
         nargs="*",
-        help=f"of {', '.join(ALL)} (default: all but the last)",
+        help=f"of {', '.join(ALL)} (default: all but the last two)",
     )
     parser.add_argument(
         "--count", type=whole(1, MOST), default=COUNT, metavar="N", help=f"mutants ({COUNT})"
@@ -124,8 +134,9 @@ def score(unit: str, config: Config, count: int, seed: int, jobs: int = 1) -> Sc
     """
     found = Score(unit, config, seed)
     stage(f"drawing mutants of {unit}")
-    whole, mutants = drawn(sourced(unit, config), unit, count, seed)
-    job = prepared(unit, config, whole, mutants)
+    top, within = (ACCELERATOR, ENGINE) if unit == ATTENTION else (unit, "*")
+    whole, mutants = drawn(sourced(top, config), top, count, seed, within)
+    job = prepared(top, config, whole, mutants)
     outcomes = play(job, len(mutants), jobs)
     for mutant in progress(mutants, f"playing the bench of {unit}", "mutants"):
         outcome = next(outcomes)

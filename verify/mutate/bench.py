@@ -27,6 +27,8 @@ from verify.mutate.netlist import FLAGS, SELECTOR, SELECTOR_BITS, Mutant, with_s
 LEFT_OUT = {"real_reviews", "case", "small"}
 CHUNK = 10
 ACCELERATOR, POSITION_BIAS = "accelerator", "position_bias"
+ATTENTION, ENGINE = "attention", "accelerator.engine*"
+"""No unit, but the modules of the accelerator that compute it."""
 SURVIVED, SILENT = "survived", "silent"
 """Outcomes of a mutant that no test kills: it changes an output, or none."""
 CYCLES = 20_000
@@ -34,7 +36,7 @@ CYCLES = 20_000
 
 
 def configuration(unit: str, lanes: int, columns: int | None = None, **mechanisms: Any) -> Config:
-    """What a unit is built for: the accelerator for small models, the others as is.
+    """What a unit is built for: accelerator and attention for small models, the others as is.
 
     The position bias is for a few heads and row tiles, neither a power of two, of which its bench
     plays every distance. A unit without one of the mechanisms is the same with it.
@@ -42,7 +44,9 @@ def configuration(unit: str, lanes: int, columns: int | None = None, **mechanism
     if unit == POSITION_BIAS:
         few = mechanisms | {"tokens": 5 * lanes, "bias_heads": mechanisms.get("bias_heads") or 3}
         return Config(lanes=lanes, columns=columns, **few)
-    return (config if unit == ACCELERATOR else Config)(lanes=lanes, columns=columns, **mechanisms)
+    return (config if unit in (ACCELERATOR, ATTENTION) else Config)(
+        lanes=lanes, columns=columns, **mechanisms
+    )
 
 
 @dataclass(frozen=True)

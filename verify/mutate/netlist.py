@@ -7,6 +7,7 @@ import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from itertools import pairwise
 from pathlib import Path
 
@@ -121,24 +122,28 @@ def _parsed(line: str) -> Mutant:
     )
 
 
-def _bits(text: str) -> int:
-    """Bits of the ports of all cells that are not constant."""
-    modules = json.loads(text)["modules"].values()
-    cells = [cell for module in modules for cell in module["cells"].values()]
+def _bits(text: str, within: str) -> int:
+    """Bits of the ports of all cells that are not constant, in modules of such names."""
+    modules = json.loads(text)["modules"].items()
+    named = [module for name, module in modules if fnmatch(name, within)]
+    cells = [cell for module in named for cell in module["cells"].values()]
     bits = [bit for cell in cells for port in cell["connections"].values() for bit in port]
     return sum(isinstance(bit, int) for bit in bits)
 
 
-def drawn(text: str, top: str, count: int, seed: int) -> tuple[str, list[Mutant]]:
-    """The prepared netlist, and that many of its mutants, spread over it by Yosys.
+def drawn(
+    text: str, top: str, count: int, seed: int, within: str = "*"
+) -> tuple[str, list[Mutant]]:
+    """The prepared netlist, and that many of its mutants, spread by Yosys over the modules of names
+    as `within`.
 
     Parts that are units of their own are left out: their own benches answer for them.
     """
     prepare = "dffunmap\nopt_clean\nwrite_rtlil whole.il\nwrite_json whole.json\n"
     whole, facts = yosys(prepare, text, "whole.il", "whole.json")
     # Asked for more than there are, Yosys does not end; a bit has three mutants or more.
-    asked = min(3 * count + 100, _bits(facts))
-    (listed,) = yosys(f"mutate -list {asked} -seed {seed} -o list\n", whole, "list")
+    asked = min(3 * count + 100, _bits(facts, within))
+    (listed,) = yosys(f"mutate -list {asked} -seed {seed} -o list {within}\n", whole, "list")
     mutants = [_parsed(line) for line in listed.splitlines()]
     kept = [
         mutant
