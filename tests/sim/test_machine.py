@@ -16,20 +16,19 @@ import pytest
 
 from golden.encoder import run_batch
 from rtl.control.axi import ADDRESS_BITS
-from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from rtl.registers.map import registers
 from sim.machine.inference import Inference, Loaded, Packets, abort_after, seed_of
 from sim.machine.machine import Machine, accelerator
 from sim.machine.result import Result
 from sim.verdict import failure, verdict
+from tests.configs import CONFIGS
 from tests.damage import any_damage
 from tests.sim.played import played, right
 from tests.zoo import Compiled
 
 ROOT = Path(__file__).resolve().parents[2]
-#: As in test_cycles.py and test_cycle_counts.py, so that one build serves all.
-CONFIG = Config(lanes=4)
+CONFIG = CONFIGS["4"]
 PLAIN = Compiled("bert-tiny", CONFIG)
 ODD = Compiled("pre-norm-embedding-norm", CONFIG, labels=3)
 WIDTH = CONFIG.stream_width
@@ -62,34 +61,13 @@ def test_rests_depend_on_the_seed_alone() -> None:
     assert len({none.cycles, once.cycles, other.cycles}) == 3
 
 
-@pytest.mark.parametrize(
-    ("stream_bytes", "stream_ahead", "row_latency"),
-    [
-        (None, 1, 20),
-        (1, 1, 20),
-        (2, 1, 1),
-        (3, 1, 77),
-        (4, 1, 400),
-        (1, 2, 20),
-        (2, 9, 1),
-        (1, 300, 20),
-        (3, 1_000_000, 77),
-        (None, 5, 20),
-    ],
-)
-def test_timing_is_that_of_the_cycle_model(
-    stream_bytes: int | None, stream_ahead: int, row_latency: int
-) -> None:
-    memory: dict[str, Any] = {
-        "stream_bytes": stream_bytes,
-        "stream_ahead": stream_ahead,
-        "row_latency": row_latency,
-    }
-    cases = [(one, tokens) for one in (PLAIN, ODD) for tokens in (1, 5, 16)]
-    results = played(CONFIG, [one.inference(tokens, **memory) for one, tokens in cases])
-    for (one, _), result in zip(cases, results, strict=True):
-        assert result.inference.exact
-        right(result, one.program, one.model)
+@pytest.mark.slow
+def test_counters_of_more_than_sixteen_bits() -> None:
+    """An embedding memory so slow that cycles and a stall exceed 2^16."""
+    latency = (1 << 16) + 5000
+    (one,) = played(CONFIG, [PLAIN.inference(5, row_latency=latency, patience=2 * latency)])
+    right(one, PLAIN.program, PLAIN.model)
+    assert min(one.cycles, one.stalls["weights"]) > 1 << 16
 
 
 def changed(result: Result, port: str) -> Result:

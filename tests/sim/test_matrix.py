@@ -33,8 +33,12 @@ MODELS = (*zoo.SHAPES, *zoo.CORNERS, zoo.REAL)
 FEW = ("every-token", "factorised", "one", "pre-norm", "shared-keys", "three-heads")
 #: What plays texts of hundreds of tokens.
 LONG = ("every-token", "odd", zoo.REAL)
-#: Bytes of the command stream a cycle, None for a word, and cycles from a request to its row.
-MEMORIES = [(None, 20), (1, 100), (2, 1), (None, 1), (3, 7), (None, 300), (1, 1)]
+#: Bytes of the command stream a cycle, None for a word; words of it that a buffer holds; cycles
+#: from a request to its row.
+MEMORIES = [
+    *((None, 1, 20), (1, 1, 100), (2, 9, 1), (None, 5, 1), (3, 1, 7), (None, 1, 300), (1, 2, 1)),
+    *((1, 300, 20), (3, 1_000_000, 77)),
+]
 
 Work = tuple[Inference, Program, Model]
 
@@ -61,12 +65,17 @@ def work(config: Config, names: Sequence[str], turn: int, *, rests: bool = False
             continue
         loaded = Loaded(program, embedding_table(model, config.lanes))
         for number, lengths in enumerate(texts(program, place)):
-            rate, latency = MEMORIES[(place + number) % len(MEMORIES)]
+            rate, ahead, latency = MEMORIES[(place + number) % len(MEMORIES)]
             parts = sequences(model, lengths, place + number)
             inference = loaded.inference(
-                *parts, lengths, trace=True, stream_bytes=rate, row_latency=latency,
+                *parts,
+                lengths,
+                trace=True,
+                stream_bytes=rate,
+                stream_ahead=ahead,
+                row_latency=latency,
                 seed=seed_of(place, number) if rests else None,
-            )  # fmt: skip
+            )
             yield inference, program, model
 
 

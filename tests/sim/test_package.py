@@ -21,16 +21,13 @@ from rtl.generate import __main__ as command
 from rtl.generate.package import folder
 from rtl.generate.package.constraints import constraints
 from rtl.generate.package.data_sheet import CYCLES
-from rtl.generate.package.expected import area, bandwidth, models
 from rtl.generate.sheet import Generated, banner
 from rtl.interface.command import Flag, Opcode
 from rtl.interface.config import Config
 from rtl.interface.options import options_of
-from rtl.registers.export import c_header, markdown
 from sim import verilator
 from sim.cycles.model import predict
 from sim.design import generated
-from sim.estimate.sheet import expected
 from tb.scenarios import SMALL, SMALL_LIMITS
 from tests.sim.test_lint import TOOLS, modules, slang_says, verilator_says
 from tests.tb.plain import passed, play
@@ -198,41 +195,6 @@ def test_the_vhdl_component_has_the_ports_of_the_verilog(package: Path, tmp_path
         (name, {"input": "in", "output": "out"}[port["direction"]], port["width"])
         for name, port in facts.items()
     ]
-
-
-def test_the_data_sheet_says_what_the_design_has(package: Path) -> None:
-    text = (package / "accelerator.md").read_text()
-    held = {
-        part: (int(words), int(bits))
-        for part, words, bits in re.findall(
-            r"^\| ([\w.]+) \| R[AO]M \| \d \| \d \| (\d+) \| (\d+) \| \d+ \|$", text, re.M
-        )
-    }
-    n = CONFIG.lanes
-    wanted = {
-        **{
-            f"engine.{name}_bank": (CONFIG.bank_words, 8 * n)
-            for name in ("query", "key", "value", "context")
-        },
-        "engine.x8": (CONFIG.x_words, 8 * n),
-        "normalizer.x16": (CONFIG.x_words, 16 * n),
-        "engine.weights": (2 * CONFIG.weight_words, 8 * n),
-        "logits": (CONFIG.labels * CONFIG.gathered_tiles, 32 * n),
-    }
-    assert wanted.items() <= held.items()
-    total = sum(words * bits for words, bits in held.values())
-    assert f"| total | | | | | | {total} |\n" in text
-    assert markdown(CONFIG) in text
-    assert (package / "software" / "accelerator_registers.h").read_text() == c_header(CONFIG)
-    for name in json.loads((package / "rtl" / "accelerator.json").read_text())["ports"]:
-        assert len(re.findall(rf"^\| {name} \| (?:in|out)put \| \d+ \|", text, re.M)) == 1, name
-    assert "No figures were measured in this configuration" in text
-    told = expected(CONFIG)
-    for chapter in (area(told), bandwidth(CONFIG, None, told), models(None, told)):
-        assert chapter in text
-    for image in re.findall(r"^!\[.+\]\((.+)\)$", text, re.M):
-        assert (package / image).is_file()
-    assert "`accelerator_bench/` holds" in text
 
 
 @pytest.mark.parametrize("tokens", [1, 5, 16])

@@ -114,9 +114,10 @@ FLAGS = ("-MAKEFLAGS", "OPT_FAST=-O0")
 QUICK = "the request of this cycle is not awaited"
 
 
+#: What is played on an accelerator of its own that has each option.
 EVERY: dict[str, Any] = {
     **dict.fromkeys(("precise", "windows", "rms_norm", "gated"), True),
-    "bias_heads": 1,
+    "bias_heads": 2,
     "rotary_pairs": 8,
 }
 
@@ -126,8 +127,9 @@ EVERY: dict[str, Any] = {
     [
         *quick(
             [
-                (4, None, {}, 200),
+                (4, None, EVERY, 200),
                 (4, 16, EVERY, 500),
+                (4, None, {}, 500),
                 (8, None, {}, 500),
                 (4, 8, {}, 500),
             ]
@@ -177,7 +179,7 @@ def test_a_deliberate_fault_is_found(name: str) -> None:
 
 def test_start_in_every_cycle_around_the_end() -> None:
     """It is refused while the inference runs, or begins the next one; neither is a failure."""
-    limits = config(4)
+    limits = config(4, **EVERY)
     rng, subject = Random(1), subjects(limits)[0]
     first, second = (subject.sound(rng.randrange(POOL)) for _ in range(2))
 
@@ -205,17 +207,17 @@ def test_a_case_stands_alone() -> None:
 
 
 def test_one_case_is_played_again(capsys: pytest.CaptureFixture[str]) -> None:
-    has = {"windows": True, "rms_norm": True, "gated": True, "bias_heads": 2, "rotary_pairs": 8}
-    whole = command.reproducer(1, Judged(config(4, precise=True, **has), 7, "field", [], ()))
-    assert (
-        whole == "python -m verify.fuzz --seed 1 --lanes 4 --precise --bias-heads 2 --windows "
-        "--rms-norm --gated --rotary-pairs 8 --case 7"
+    plain, wide, whole = (
+        command.reproducer(1, Judged(limits, 7, "field", [], ()))
+        for limits in (config(4), config(4, 8), config(4, **EVERY))
     )
-    wide = command.reproducer(1, Judged(config(4, 8), 7, "field", [], ()))
+    assert plain == "python -m verify.fuzz --seed 1 --lanes 4 --case 7"
     assert wide == "python -m verify.fuzz --seed 1 --lanes 4 --columns 8 --case 7"
-    again = command.reproducer(1, Judged(config(4), 7, "field", [], ()))
-    assert again == "python -m verify.fuzz --seed 1 --lanes 4 --case 7"
-    assert command.main(again.split()[3:]) == 0
+    assert whole == (
+        "python -m verify.fuzz --seed 1 --lanes 4 --precise --bias-heads 2 --windows --rms-norm "
+        "--gated --rotary-pairs 8 --case 7"
+    )
+    assert command.main(whole.split()[3:]) == 0
     assert "1 case in " in capsys.readouterr().out
 
 
