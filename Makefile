@@ -7,8 +7,9 @@ SIM ?= verilator
 RUN := .venv/bin/python
 BUILD := $(or $(BERT2RTL_BUILD),build)
 
-# No variable of this make reaches a test, which may run make itself.
-TESTS := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(RUN) -m pytest -n 2 --dist worksteal
+# No variable of this make reaches a test, which may run make itself. The tests start hundreds of
+# Pythons, which keep their bytecode for each other.
+TESTS := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u PYTHONDONTWRITEBYTECODE $(RUN) -m pytest -n 2 --dist worksteal
 unexport PYTHON LANES SIM UNIT WAVES ARGS
 
 # A review reaches the command as it was given.
@@ -86,7 +87,7 @@ lowest: setup-test  ## Tests without simulations on the lowest versions that pyp
 	@.venv/bin/uv pip install -q -p $(BUILD)/lowest/bin/python --resolution lowest-direct \
 	    -e '.[quant,rtl,sim,package,parquet,fast]' pytest==9.2.0 pytest-timeout==2.4.0
 	@$(BUILD)/lowest/bin/python -m pytest -q -m "not slow" \
-	    tests/golden tests/rtl/test_registers.py tests/rtl/test_requantize.py tests/quant/test_calibrate.py
+	    tests/golden tests/rtl/test_registers.py tests/rtl/test_parameters.py tests/quant/test_calibrate.py
 
 figures: setup-sim  ## docs/results.md from docs/measurements.toml
 	@$(RUN) -m docs.figures

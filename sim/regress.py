@@ -21,19 +21,18 @@ from cli.options import (
     positive,
     whole,
 )
-from cli.progress import Bar, progress, stage
+from cli.progress import Bar, stage
 from cli.words import counted
 from cli.workers import each
 
 import numpy as np
 
 from golden import fast as golden_fast
-from quant import reader
+from quant import which
 from quant.calibrate import DEFAULT_DATA
 from quant.images import data as images
-from quant.measure.tasks import UNCOUNTED, likeness, task_of, texts_of
-from quant.model import float_model
-from quant.model.spec import LABELLED, MULTI_LABEL, TEXTS
+from quant.measure.tasks import texts_of
+from quant.model.spec import TEXTS
 from quant.quantized_model import QuantizedModel
 from quant.texts.data_file import Review as Text
 from quant.texts.data_file import add_columns, layout_of
@@ -50,7 +49,7 @@ from sim.options import (
     add_stream_ahead,
     lanes_of,
     memory_of,
-    model_of,
+    quantized_of,
 )
 from sim.phases import CLOCK_MHZ, utilisation
 from sim.report import table
@@ -60,9 +59,8 @@ SPLIT = "test"
 DESCRIPTION = """\
 Run many texts through the simulated accelerator and compare every one with golden.
 
-All texts: the logits, bit for bit. A sample of them: every write of every named intermediate. The
-accuracy of the float model, of golden and of the Verilog is counted on the same texts; of a model
-that makes embeddings it is their cosine, of numbers R^2.
+All texts: the logits, bit for bit. A sample of them: every write of every named intermediate. How
+good these logits are says `quant.evaluate`.
 """
 EXAMPLES = """\
 examples:
@@ -79,9 +77,8 @@ class Regression:
     """The findings.
 
     ``values`` are compared: logits of all texts, intermediates of the ``traced`` ones; ``problems``
-    has a line for each inference that failed. ``accuracy`` (by model), ``agreement`` of float and
-    RTL, ``cosine`` and ``fit`` (R^2) are None where the task has none. ``cycles`` are of all
-    inferences, ``simulated`` with register accesses; ``seconds`` are without the build.
+    has a line for each inference that failed. ``cycles`` are of all inferences, ``simulated`` with
+    register accesses; ``seconds`` are without the build.
     """
 
     task: str
@@ -95,10 +92,6 @@ class Regression:
     values: int
     mismatches: int
     problems: list[str]
-    accuracy: dict[str, float | None]
-    agreement: float | None
-    cosine: float | None
-    fit: float | None
     cycles: int
     utilisation: tuple[float, float]
     simulated: int
@@ -117,7 +110,7 @@ def sample(texts: int, size: int) -> set[int]:
 
 def read(options: argparse.Namespace) -> list[Text]:
     """The texts that the options name; UserError where they cannot be read."""
-    (spec, _), layout = reader.of_options(options), layout_of(options)
+    (spec, _), layout = which.of_options(options), layout_of(options)
     options.data = options.data or images.usual(spec.inputs, DEFAULT_DATA)
     return images.load(
         spec.inputs, options.data, SPLIT, names=spec.labels, layout=layout, task=spec.task
@@ -170,8 +163,6 @@ def regress(
     shares = {
         f"inference {first}": work[first : first + SHARE] for first in range(0, len(work), SHARE)
     }
-    logits = np.zeros_like(golden)
-    of_rtl = texts_of(spec, logits, sequences)
     values = mismatches = cycles = simulated = 0
     problems: list[str] = []
     if options.dask is None:
@@ -181,36 +172,13 @@ def regress(
     with Bar(says, len(sequences), spec.inputs) as bar:
         results = each(simulate, setup, shares, jobs=options.jobs, dask=options.dask)
         seen = (one for _, share in results for one in share)
-        for batch, (shown, took, stepped, found) in zip(work, seen, strict=True):
+        for batch, (took, stepped, found) in zip(work, seen, strict=True):
             bar.update(len(batch.texts))
             cycles, simulated = cycles + took, simulated + stepped
             values += found.compared.total()
             mismatches += found.mismatches.total()
             problems += [f"{batch.name}: {text}" for text in found.problems[:1]]
-            if shown.size == batch.golden.size:
-                ends = np.cumsum([of_rtl[place].size for place in batch.texts])[:-1]
-                for place, part in zip(batch.texts, np.split(shown, ends)):
-                    of_rtl[place][...] = part.reshape(of_rtl[place].shape)
     seconds = time.perf_counter() - began
-    outputs = {"golden": golden, "RTL": logits}
-    if quantized.checkpoint is not None:
-        floats = [
-            float_model.run(quantized.checkpoint.spec, quantized.checkpoint.arrays, t.ids, t.types)
-            for t in progress(sequences, "float")
-        ]
-        outputs = {"float": np.vstack(floats)} | outputs
-    task = task_of(spec)
-    accuracy: dict[str, float | None] = {}
-    if spec.task in LABELLED and not task.has_units:
-        labels = task.targets(spec, texts, sequences)
-        begins = np.flatnonzero(labels != UNCOUNTED) if labels.ndim == 1 else slice(None)
-        outputs = {name: found[begins] for name, found in outputs.items()}
-        accuracy = {name: task.accuracy(found, labels[begins]) for name, found in outputs.items()}
-    alike: dict[str, float | None] = dict.fromkeys(("agreement", "cosine", "fit"))
-    if "float" in outputs or task.measure == "agreement":
-        exact = outputs.get("float", outputs["golden"])
-        rtl = spec.kept(outputs["RTL"], lengths)
-        alike[task.measure] = likeness(spec, sequences, rtl, quantized.logit_scale, exact)
     return Regression(
         task=spec.task,
         texts=len(sequences),
@@ -223,8 +191,6 @@ def regress(
         values=values,
         mismatches=mismatches,
         problems=problems,
-        accuracy=accuracy,
-        **alike,
         cycles=cycles,
         utilisation=utilisation(program, lengths, cycles),
         simulated=simulated,
@@ -243,17 +209,6 @@ def report(figures: Regression, inputs: str = TEXTS) -> str:
         ["values compared", figures.values],
         ["mismatches", figures.mismatches],
         ["inferences with a problem", len(figures.problems)],
-    ]
-    for name, value in figures.accuracy.items():
-        rows.append([f"accuracy, {name}", "-" if value is None else f"{value:.2%}"])
-    if "float" in figures.accuracy:
-        same = "same labels" if figures.task == MULTI_LABEL else "same class"
-        rows.append([f"{same}, float and RTL", f"{figures.agreement:.2%}"])
-    if figures.fit is not None:
-        rows.append(["R^2 of RTL by float", f"{figures.fit:.5f}"])
-    if figures.cosine is not None:
-        rows.append(["mean cosine, float and RTL", f"{figures.cosine:.5f}"])
-    rows += [
         ["cycles, mean", f"{figures.cycles / figures.texts:,.0f}"],
         ["cycles, total", f"{figures.cycles:,}"],
         [f"a second at {CLOCK_MHZ} MHz", f"{a_second:,.0f}"],
@@ -302,13 +257,7 @@ def parser() -> Parser:
         metavar="N",
         help="texts whose intermediates are all compared (default: 20)",
     )
-    result.add_argument(
-        "--data",
-        metavar="NAME|FILE",
-        help="imdb, rotten-tomatoes, or a .csv, .tsv, .jsonl, .txt or .parquet file (default: "
-        "imdb, its test split); of a model of images digits (the default), a folder, a table of "
-        "files; of one of rows a folder or a table of .npy files",
-    )
+    images.add_data(result, DEFAULT_DATA, " (its test split)")
     add_memory_options(result)
     add_stream_ahead(result)
     result.add_argument(
@@ -332,7 +281,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     texts = read(options)  # before a calibration, which takes a minute
-    directory, quantized = model_of(options)
+    directory = quantized_of(options)
+    quantized = QuantizedModel.load(directory, None, floats=False)
     figures = regress(quantized, texts, options)
     print(report(figures, quantized.spec.inputs))
     if options.json:

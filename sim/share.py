@@ -50,8 +50,8 @@ class Batch:
         return f"text {', '.join(map(str, self.texts))} ({tokens} tokens)"
 
 
-Seen = tuple[np.ndarray, int, int, Verdict]
-"""Of an inference: logits, cycles, those simulated, and what is wrong."""
+Seen = tuple[int, int, Verdict]
+"""Of an inference: cycles, those simulated, and what is wrong."""
 
 
 def simulate(setup: Setup, share: Sequence[Batch]) -> list[Seen]:
@@ -72,5 +72,5 @@ def simulate(setup: Setup, share: Sequence[Batch]) -> list[Seen]:
             )
             result = machine.run(inference)
             judged = verdict(result, setup.loaded.program, setup.model, batch.golden)
-            found.append((result.logits, result.cycles, result.simulated, judged))
+            found.append((result.cycles, result.simulated, judged))
     return found

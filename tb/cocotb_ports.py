@@ -13,9 +13,13 @@ from cocotb.triggers import FallingEdge, Timer
 from tb.cut import Vector
 from tb.packing import pack, unpack
 from tb.ports import UnitPorts
+from tb.record import Recorder, layout
 from tb.vectors import read
 
 CLOCK_NS = 10
+
+#: A file that gets a record of the pins (tb.record) is asked for.
+RECORD = os.environ.get("BERT2RTL_RECORD")
 
 #: Benches skip their tests on real reviews, and on all values of a large range, unless asked.
 WITHOUT_VECTORS = "BERT2RTL_VECTORS" not in os.environ
@@ -33,22 +37,30 @@ class CocotbPorts:
         self.config: dict[str, Any] = sheet["configuration"]
         self.latency: int = sheet.get("latency", 0)
         self._ports = sheet["ports"]
+        self._record = Recorder(Path(RECORD), self._ports) if RECORD else None
 
     def set(self, name: str, value: int | Sequence[int]) -> None:
-        facts, handle = self._ports[name], getattr(self.dut, name)
+        facts = self._ports[name]
         if "length" in facts:
             assert isinstance(value, Sequence), name
             assert len(value) == facts["length"], name
-            handle.value = pack(value, facts["element"]["width"])
+            self._give(name, pack(value, facts["element"]["width"]))
         elif facts["width"]:
             assert isinstance(value, int), name
-            handle.value = pack([value], facts["width"])
+            self._give(name, pack([value], facts["width"]))
+
+    def _give(self, name: str, word: int) -> None:
+        getattr(self.dut, name).value = word
+        if self._record is not None:
+            self._record.given[name] = word
 
     def get(self, name: str) -> Any:
         facts = self._ports[name]
         if facts["width"] == 0:
             return 0
         word = int(getattr(self.dut, name).value)
+        if self._record is not None:
+            self._record.read[name] = word
         if "length" in facts:
             element = facts["element"]
             return unpack(word, element["width"], facts["length"], element["signed"])
@@ -58,24 +70,29 @@ class CocotbPorts:
         await Timer(1, "ns")
 
     async def tick(self) -> None:
+        if self._record is not None:
+            self._record.cycle()
         await FallingEdge(self.dut.clk)
 
     async def reset(self) -> None:
         """Hold the reset for a cycle."""
-        self.dut.rst.value = 1
+        self._give("rst", 1)
         await self.tick()
-        self.dut.rst.value = 0
+        self._give("rst", 0)
 
     async def interrupt(self, exercise: Coroutine[Any, Any, Any], cycles: int) -> None:
         """Run `exercise` for some cycles, abandon it and reset."""
         task = cocotb.start_soon(exercise)
-        for _ in range(cycles):
-            await self.tick()
+        for _ in range(cycles):  # which the exercise records
+            await FallingEdge(self.dut.clk)
         task.cancel()
-        for name, facts in self._ports.items():
-            if facts["direction"] == "input" and name not in ("clk", "rst") and facts["width"]:
-                getattr(self.dut, name).value = 0
+        self.clear()
         await self.reset()
+
+    def clear(self) -> None:
+        """All inputs are zero from now on."""
+        for name in layout(self._ports)[0]:
+            self._give(name, 0)
 
 
 async def start(dut: Any) -> Any:
@@ -87,9 +104,7 @@ async def start(dut: Any) -> Any:
         await dut.reset()
         return dut
     ports = CocotbPorts(dut, json.loads(Path(os.environ["BERT2RTL_UNIT_SHEET"]).read_text()))
-    for name, facts in ports.sheet["ports"].items():
-        if facts["direction"] == "input" and name != "clk" and facts["width"]:
-            getattr(dut, name).value = 0
+    ports.clear()
     Clock(dut.clk, CLOCK_NS, "ns", impl="gpi").start()
     await ports.tick()
     await ports.reset()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,8 +10,9 @@ import numpy as np
 
 from golden.model import FeedForward, Model, Shape
 from golden.random import random_model
+from rtl.compile.edit import Edit
 from rtl.compile.program import Program, compile_model, embedding_table
-from rtl.interface.command import VERSION, Opcode, bank_address, descriptor_bytes, encode
+from rtl.interface.command import VERSION, Opcode, bank_address, descriptor_bytes
 from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
 from tb.case import Case, Inference, accelerator_inference
@@ -225,16 +225,12 @@ def small_case(config: Config, **settings: Any) -> Case:
 
 def rebuilt(program: Program, number: int, opcode: int | None = None, **values: int) -> bytes:
     """The stream with other values (or opcode) in descriptor `number`, and all CRCs right."""
-    data, step = bytearray(program.stream()), program.steps[number]
-    starts = [start for start, _ in offsets(program)]
-    start, body = starts[number], encode(step.opcode, step.flags, **step.values | values)
-    data[start : start + len(body)] = body
+    pieces = Edit(program)
+    for name, value in values.items():
+        pieces[number][name] = value
     if opcode is not None:
-        data[start] = opcode
-    for start in starts:
-        crc = start + len(body)
-        data[crc : crc + 4] = zlib.crc32(data[:crc]).to_bytes(4, "little")
-    return bytes(data)
+        pieces[number].body[0] = opcode
+    return bytes(pieces)
 
 
 def offsets(program: Program) -> list[tuple[int, int]]:
@@ -339,10 +335,10 @@ def refused_streams(program: Program) -> Iterator[tuple[str, bytes, Error]]:
 
 
 def refused_tokens(
-    model: Model, program: Program, sound: Inference
+    model: Model, program: Program, words: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray, Error]]:
-    """Token words that no inference takes: name, words and the error they must give."""
-    shape, config, words = model.shape, program.config, sound.tokens
+    """Token words that no inference takes, made of sound ones: name, words and their error."""
+    shape, config = model.shape, program.config
     attend = np.uint32(1 << 25)
     for place in (0, len(words) - 1):
         for beyond in (shape.vocabulary, (1 << 24) - 1):

@@ -18,13 +18,27 @@ from rtl.compile.image import Image
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import Config
 from sim.machine.inference import Inference, Loaded
-from tb.scenarios import FACTORISED, FAMILIES, SMALL, family
+from tb.scenarios import FACTORISED, FAMILIES, SMALL, family, kinds_of
 
 SHAPES: dict[str, Shape] = SMALL | {
     "one": Shape(1, 1, 1, 1, 1, 1, vocabulary=20, positions=30, types=0),
     "factorised-as-wide": replace(SMALL["post-norm-mean"], hidden=11, heads=3, head_size=3),
     "factorised-every-token": replace(SMALL["every-token"], types=0),
 }
+#: Corners of the array alone.
+CORNERS: dict[str, Shape] = {
+    # Sizes that are a multiple of no number of lanes, and heads as wide as most lanes.
+    "odd": Shape(
+        2, 33, 3, 7, 50, 5, vocabulary=20, positions=30, types=2, norm="pre", embedding_norm=False,
+        pooling="mean",
+    ),
+    "wide-heads": Shape(1, 96, 3, 32, 200, 5, vocabulary=20, positions=30, types=1, norm="pre"),
+    "one-head": Shape(1, 20, 1, 9, 18, 6, vocabulary=20, positions=30, types=2, norm="pre"),
+    "pairs": Shape(2, 6, 3, 2, 9, 3, vocabulary=20, positions=30, types=2, pooling="mean"),
+    # Heads of two words of V and of three: one ends with a group of 4, one goes on in the next.
+    "two-words-a-head": Shape(1, 18, 3, 6, 11, 2, vocabulary=20, positions=40, types=2),
+    "three-words-a-head": Shape(1, 27, 3, 9, 11, 2, vocabulary=20, positions=40, types=2),
+}  # fmt: skip
 #: BERT-Tiny at its own size, whose sums are those of real models; too large for a table of cases.
 REAL = "bert-tiny-real"
 #: What a random model may have beside its shape: arguments of `model`.
@@ -50,7 +64,7 @@ EMBEDDINGS = FACTORISED | {"factorised-as-wide": 11, "factorised-every-token": 1
 
 def shape(name: str, **changes: Any) -> Shape:
     """The shape of that name, with other sizes where they matter."""
-    found = FAMILIES["bert-tiny"] if name == REAL else SHAPES[name]
+    found = FAMILIES["bert-tiny"] if name == REAL else (SHAPES | CORNERS)[name]
     return replace(found, **changes)
 
 
@@ -81,9 +95,7 @@ class Compiled:
     @cached_property
     def model(self) -> Model:
         changes = {} if self.labels is None else {"labels": self.labels}
-        biased, windowed = bool(self.config.bias_heads), self.config.windows
-        kinds = {"biased": biased, "windowed": windowed, "gated": self.config.gated}
-        kinds["rotary"] = bool(self.config.rotary_pairs)
+        kinds = kinds_of(shape(self.name), self.config)
         return model(self.name, len(self.name), **kinds, **changes)
 
     @cached_property

@@ -10,9 +10,11 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cli.command import run_command
+from cli.errors import UserError
 from cli.machine import BUILD
 from cli.options import Parser, add_columns, add_lanes, add_tokens, positive, whole
 from cli.progress import stage
@@ -21,22 +23,25 @@ from golden.model import Model
 from quant.quantized_model import QuantizedModel
 from rtl.compile.fit import fitting_model
 from rtl.dma.options import add_bus_options, bus_of
-from rtl.generate.sheet import refuse_dma
+from rtl.generate.sheet import STREAMED, refuse_dma
 from rtl.generate.units import unit as unit_of
 from rtl.interface.config import LANES, Config, array
+from sim.design import generated
 from sim.options import add_model_options, quantized_of
+from sim.record import recorded
 from sim.run import TOKENS, input_of
 from sim.vectors import sequences_of
-from tb.generate.folder import LIMIT, bench_of, check_folder, write_bench
+from tb.generate.folder import bench_of, check_folder, write_bench
 from tb.sequences import Sequence as Tokens
 
 DESCRIPTION = """\
 Write a self-checking SystemVerilog bench of a unit that needs no Python to run.
 
-The folder holds the unit's Verilog, the bench, $readmemh vectors cut from the golden run of a
-review, scripts for Icarus, Verilator, Questa, VCS, Xcelium and Vivado xsim, and a README. The bench
-compares every trace port, and ends with PASS or with the first value that differs: run
-DIR/run_icarus.sh or DIR/run_verilator.sh. The bench of an accelerator with DMA has an AXI4 memory.
+The folder holds the unit's Verilog, the bench, $readmemh vectors, and a README with the lines for
+other simulators. The bench ends with PASS or with the first value that differs: run
+DIR/run_icarus.sh or DIR/run_verilator.sh. The accelerator plays small models and a review, and
+every trace port is held to golden; with DMA it has an AXI4 memory. The cocotb bench of any other
+unit is recorded on Icarus: what it gives and reads is what its bench here plays.
 """
 EXAMPLES = """\
 examples:
@@ -47,6 +52,8 @@ examples:
   python -m tb.generate layernorm --no-review -o build/layernorm
 """
 OUT = BUILD / "bench"
+#: Values or rows of each tensor of a review.
+LIMIT = 1024
 SEED_MAX = (1 << 31) - 1
 
 
@@ -64,7 +71,7 @@ def _parser() -> Parser:
     source.add_argument(
         "--no-review",
         action="store_true",
-        help="small random cases alone, in the default configuration: no model is needed",
+        help="random cases alone, in the default configuration: no model is needed",
     )
     add_model_options(parser)
     add_lanes(parser, LANES)
@@ -74,14 +81,14 @@ def _parser() -> Parser:
         "--stalls",
         type=whole(1, SEED_MAX),
         metavar="SEED",
-        help="pauses on every stream, drawn by this seed (default: none)",
+        help="of the accelerator: pauses on every stream, drawn by this seed (default: none)",
     )
     parser.add_argument(
         "--limit",
         type=positive,
         default=LIMIT,
         metavar="N",
-        help="values cut out of each tensor for a unit of the datapath (default: %(default)s)",
+        help="values or rows of each tensor for any other unit (default: %(default)s)",
     )
     parser.add_argument("-o", "--out", type=Path, metavar="DIR", help=f"default: {OUT}/UNIT")
     add_bus_options(parser, cores=True)
@@ -96,6 +103,10 @@ def _run(options: argparse.Namespace) -> None:
     name, bus = unit_of(options.unit).name, bus_of(options)
     if bus is not None:
         refuse_dma(name)
+    if options.stalls is not None and name != STREAMED:
+        raise UserError(
+            f"--stalls is for the {STREAMED}: the pauses of {name} are those of its cocotb bench"
+        )
     out = options.out or OUT / name
     check_folder(out)
     reviews: list[tuple[Model, Tokens]] = []
@@ -106,9 +117,13 @@ def _run(options: argparse.Namespace) -> None:
         model, (review,) = sequences_of([text], quantized, options.tokens)
         config = fitting_model(model, options.lanes, len(review.ids), columns=options.columns)
         reviews.append((model, review))
-    shape = array(config.lanes, config.tile_columns)
+    shape, record = array(config.lanes, config.tile_columns), None
     stage(f"generating the bench of {name}, {shape}")
-    bench = bench_of(name, config, reviews, stalls=options.stalls, limit=options.limit, bus=bus)
+    if name != STREAMED:  # its cocotb bench plays four row tiles of 45 channels
+        tokens, hidden = max(config.tokens, 4 * config.lanes, 32), max(config.hidden, 45)
+        config = replace(config, tokens=tokens, hidden=hidden)
+        record = recorded(generated(name, config), config, reviews, options.limit)
+    bench = bench_of(name, config, reviews, stalls=options.stalls, record=record, bus=bus)
     write_bench(bench, out)
     for played in bench.facts["inferences"]:
         print(f"plays  {played}")

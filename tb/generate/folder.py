@@ -19,19 +19,15 @@ from rtl.generate.sheet import file_list, generated, module_files
 from rtl.generate.verilog import TRACE
 from rtl.interface.config import Config
 from tb.case import accelerator_inference
-from tb.cut import Traced, Vector, cut
 from tb.generate import readme, scripts, tops
 from tb.generate.machines import Run, accelerator_files, example_files
-from tb.generate.memories import Names, expected_text, pins_text
-from tb.generate.player import Player
-from tb.generate.units import PLAYS
+from tb.generate.memories import format_of, hexadecimal
+from tb.record import Record, layout
 from tb.scenarios import SMALL, batch_lengths, family, kinds_of, sequence, sequences
 from tb.sequences import Sequence as Tokens
 
 MARK = "bench.f"
 """The file list of every folder that is written here."""
-LIMIT = 1024
-"""Values, or values of tiles, that are cut out of each tensor of a review."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +68,7 @@ def bench_of(
     reviews: Sequence[tuple[Model, Tokens]] = (),
     *,
     stalls: int | None = None,
-    limit: int = LIMIT,
+    record: Record | None = None,
     prefix: str = "",
     design: tuple[Mapping[str, Any], str] | None = None,
     bus: Bus | None = None,
@@ -84,9 +80,9 @@ def bench_of(
     reviews
         Models with a sequence each; what golden says of them is compared.
     stalls
-        Seed of the pauses on every stream, or between the cycles of a unit without streams.
-    limit
-        How many values are cut out of each tensor for a unit of the datapath.
+        Seed of the pauses on every stream.
+    record
+        Of a unit without streams: what its cocotb bench gives and reads (`sim.record.recorded`).
     prefix
         As in `rtl.generate.sheet.generate`.
     design
@@ -121,9 +117,9 @@ def bench_of(
         files |= {f"example/{name}": text for name, text in example.items()}
         facts["inferences"] = [run.inference.name for run in runs]
     else:
-        vectors = _vectors(unit, reviews, limit)
-        files = _unit_files(unit, sheet, config, vectors, stalls, limit)
-        facts["inferences"] = ["random operands", *(vector.name for vector in vectors)]
+        assert record is not None, unit
+        files = _unit_files(sheet, record.text)
+        facts["inferences"] = record.played
     files[f"bench/{tops.PARTS}"] = tops.parts_text()
     return Bench(module=module, verilog=verilog, files=files, facts=facts)
 
@@ -188,65 +184,35 @@ def encoders(config: Config, reviews: Sequence[tuple[Model, Tokens]]) -> list[Ru
     return runs
 
 
-def _vectors(unit: str, reviews: Sequence[tuple[Model, Tokens]], limit: int) -> list[Vector]:
-    found = []
-    for model, review in reviews:
-        # Tiles are chosen from all rows, values are cut at once.
-        whole = limit if unit in ("requantize", "activation", "reciprocal", "rsqrt") else 1 << 20
-        found += list(cut(unit, Traced(model, review, whole)))
-    return found
-
-
-def _unit_files(
-    unit: str,
-    sheet: Mapping[str, Any],
-    config: Config,
-    vectors: list[Vector],
-    stalls: int | None,
-    limit: int,
-) -> dict[str, str]:
-    ports, latency = sheet["ports"], sheet.get("latency", 0)
-    player = Player(ports, config, latency, stalls)
-    PLAYS[unit](player, vectors, limit)
-    end = max(answer.cycle for answer in player.answers)
-    while player.now <= end + 1:
-        player.play()
-    checked = player.checks()
-    words, width = [], len(checked) + sum(facts["width"] for facts in player.inputs.values())
-    for cycle, given in enumerate(player.pins):
-        word, offset = 0, 0
-        for cycles in checked.values():
-            word |= (cycle in cycles) << offset
-            offset += 1
-        for name, facts in player.inputs.items():
-            word |= given[name] << offset
-            offset += facts["width"]
-        words.append(word)
-    names, checks = Names(), player.expected()
-    module = sheet["module"]
-    files = {f"vectors/{x.port}.mem": expected_text(x, names) for x in checks}
-    files["vectors/tensors.mem"] = names.text()
-    files["vectors/pins.mem"] = pins_text(words, width)
-    slices, offset = f"  wire [{width - 1}:0] pins;\n", 0
-    for name in checked:
-        slices += f"  wire check_{name} = pins[{offset}];\n"
-        offset += 1
-    for name, facts in player.inputs.items():
-        slices += f"  assign {name} = pins[{offset}+:{facts['width']}];\n"
-        offset += facts["width"]
-    files[f"bench/{module}_bench.sv"] = tops.filled(
+def _unit_files(sheet: Mapping[str, Any], record: str) -> dict[str, str]:
+    """The bench that plays a record of a unit's pins (tb.record), and the record."""
+    module, ports, cycles = sheet["module"], sheet["ports"], record.split()
+    inputs, outputs = layout(ports)
+    places, width = {}, 0
+    for name in (*inputs, *outputs):
+        places[name] = f"pins[{width}+:{ports[name]['width']}]"
+        width += ports[name]["width"]
+    checks = [
+        tops.looked_at(name, format_of(ports[name]), places[name], f"pins[{width + place}]")
+        for place, name in enumerate(outputs)
+    ]
+    width += len(outputs)
+    wires = tops.wires(ports) + "  wire rst;\n"
+    wires += "".join(f"  assign {name} = {places[name]};\n" for name in inputs)
+    top = f"{module}_bench"
+    bench = tops.filled(
         "unit.sv",
         module=module,
-        top=f"{module}_bench",
-        wires=tops.wires(ports) + slices,
+        top=top,
+        wires=wires,
         unit=tops.instance(module, ports),
-        checks="\n".join(tops.check(x, ports, len(names)) for x in checks),
-        compared=tops.sum_of(checks),
-        pins_width=width,
-        pins_words=len(words),
-        passed="It ends with PASS, or by $fatal.",
+        checks="\n".join(checks),
+        compared=" + ".join(f"compared_{name}" for name in outputs),
+        width=width,
+        words=len(cycles),
     )
-    return files
+    pins = hexadecimal([*(int(line, 16) for line in cycles), (1 << width + 8) - 1], width + 8)
+    return {f"bench/{top}.sv": bench, "vectors/pins.mem": pins}
 
 
 def bench_files(bench: Bench, rtl: Sequence[str]) -> dict[str, str]:

@@ -25,10 +25,10 @@ from tb.generate.memories import (
     Memory,
     Names,
     expected_text,
+    format_of,
     hexadecimal,
     packets_text,
 )
-from tb.generate.player import format_of
 from tb.packing import lengths_of, stream_words
 from tb.trace import TRACE_PORTS
 

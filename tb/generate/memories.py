@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from cli.errors import UserError
 
@@ -26,6 +27,12 @@ class Format:
     length: int
     width: int
     signed: bool
+
+
+def format_of(facts: Mapping[str, Any]) -> Format:
+    """The elements of a port of a data sheet."""
+    element = facts.get("element", facts)
+    return Format(facts.get("length", 1), element["width"], element.get("signed", False))
 
 
 @dataclass
@@ -224,9 +231,3 @@ def packets_text(packets: Iterable[Sequence[int]], width: int) -> tuple[str, int
     ]
     bits = width + 9
     return hexadecimal([*words, (1 << bits) - 1], bits), len(words)
-
-
-def pins_text(words: Sequence[int], width: int) -> str:
-    """The file of a `bench_play`."""
-    bits = width + 8
-    return hexadecimal([*words, (1 << bits) - 1], bits)

@@ -501,41 +501,36 @@ module bench_check #(
     end
 endmodule
 
-// The pins of a unit without streams, cycle by cycle. FILE holds {8'h00, pins} a cycle.
-module bench_play #(
-    parameter FILE = "",
+// An output of a unit without streams: where it is looked at, the first lane that is not as it must be
+// ends the simulation with port, lane, cycle and both values.
+module bench_pins #(
+    parameter PORT = "",
+    parameter integer LANES = 1,
     parameter integer WIDTH = 8,
-    parameter integer WORDS = 1
+    parameter integer SIGNED = 0
 ) (
     input wire clk,
-    input wire rst,
-    output reg [WIDTH-1:0] pins,
-    output reg done
+    input wire [31:0] cycle,
+    input wire en,
+    input wire [LANES*WIDTH-1:0] expected,
+    input wire [LANES*WIDTH-1:0] word,
+    output reg [31:0] compared  // values, so far
 );
-  reg [WIDTH+7:0] words[0:WORDS];
-  reg held;
-  integer place;
+  integer lane;
 
-  initial begin
-    $readmemh(FILE, words);
-    if (words[WORDS][WIDTH+7:WIDTH] !== 8'hff)
-      $fatal(1, "%0s is missing or has not %0d words", FILE, WORDS + 1);
-    pins  = {WIDTH{1'b0}};
-    place = 0;
-    done  = 1'b0;
-    held  = 1'b1;
-  end
+  initial compared = 0;
 
-  always @(posedge clk) begin
-    held <= rst;
-    done <= place == WORDS;
-  end
+  // A lane's value as %0d shows it.
+  function automatic signed [63:0] shown(input [WIDTH-1:0] value);
+    shown = {{(64 - WIDTH) {SIGNED != 0 && value[WIDTH-1] === 1'b1}}, value};
+  endfunction
 
-  always @(negedge clk)
-    if (!held) begin
-      if (place < WORDS) begin
-        pins  = words[place][WIDTH-1:0];
-        place = place + 1;
-      end else pins = {WIDTH{1'b0}};
-    end
+  always @(posedge clk)
+    if (en)
+      for (lane = 0; lane < LANES; lane = lane + 1) begin
+        if (word[lane*WIDTH+:WIDTH] !== expected[lane*WIDTH+:WIDTH])
+          $fatal(1, "%0s[lane %0d] in cycle %0d is %0d, not %0d", PORT, lane, cycle,
+                 shown(word[lane*WIDTH+:WIDTH]), shown(expected[lane*WIDTH+:WIDTH]));
+        compared = compared + 1;
+      end
 endmodule

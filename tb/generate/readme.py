@@ -18,16 +18,20 @@ that it needs, and may be moved together.
 
     ./run_icarus.sh            # Icarus Verilog 11 or newer
     ./run_verilator.sh         # Verilator 5.036 or newer, --binary
-    ./run_questa.sh            # so far written by its manual, as are the next: not yet run
-    ./run_vcs.sh
-    ./run_xcelium.sh
-    ./run_xsim.sh
 
 Each ends with 0 when the bench says `PASS: N values compared`, and with another code after any
 difference, when the unit hangs, or when nothing was compared. `WORK=DIR` names another folder for
 what is built, `VERILATOR=NAME` and the like another program: the head of each script says more.
-Elsewhere: compile the files of
-`bench.f` in their order as SystemVerilog and run the module `{top}` in this folder.
+
+Elsewhere: compile the files of `bench.f` as SystemVerilog and run `{top}` in this folder. By their
+manuals, and not run so far:
+
+    vlog -sv -timescale 1ns/1ps -f bench.f && vsim -c -onfinish exit -do "run -all" {top}
+    vcs -full64 -sverilog -timescale=1ns/1ps -top {top} -f bench.f && ./simv
+    xrun -64bit -sv -timescale 1ns/1ps -top {top} -f bench.f
+    xvlog --sv -f bench.f && xelab --timescale 1ns/1ps -s {top} {top} && xsim {top} --runall
+
+Some end with 0 after `$fatal`: look for `PASS:`.
 
 | what | where |
 | --- | --- |
@@ -47,12 +51,9 @@ Played, in this order, and held to the integer golden model, bit for bit:
 
 The first value that differs ends the run:
 
-    layer.0.p[lane 2, write 87, head 0, query 10, key 7] in cycle 5121 is 219, golden says 220
-
-with the tensor's name in the golden trace, the lane of the word, the number of the write to that
-tensor, the index in the tensor, the clock cycle and both values. Cycle c begins at 10 c units of
-time, which are nanoseconds in these scripts.
-Unknown bits (X) are differences. A word too many, too few or at the wrong address is one as well.
+{difference}
+Cycle c begins at 10 c units of time, which are nanoseconds in these scripts. Unknown bits (X) are
+differences.
 """
 
 EXAMPLE = """\
@@ -80,8 +81,20 @@ All {cores} cores play at the same time; core k begins with the k-th inference o
 list, counted from 0."""
 
 PINS = """\
-The unit has no streams: `vectors/pins.mem` holds its inputs cycle by cycle, with {pauses}.
-What is not looked at is noise."""
+The unit has no streams: `vectors/pins.mem` holds cycle by cycle what the project's cocotb bench has
+given its inputs, and what it has read of its outputs while it held them to golden."""
+
+PINS_DIFFERENCE = """\
+    o[lane 2] in cycle 51 is -1205, not -1204
+
+with the port, the lane of its word, the clock cycle, the value and the one that was recorded."""
+
+STREAMS_DIFFERENCE = """\
+    layer.0.p[lane 2, write 87, head 0, query 10, key 7] in cycle 5121 is 219, golden says 220
+
+with the tensor's name in the golden trace, the lane of the word, the number of the write to that
+tensor, the index in the tensor, the clock cycle and both values. A word too many, too few or at the
+wrong address is a difference as well."""
 
 LARGE = """\
 Verilator simulates in seconds after a minute of compiling. Icarus starts at once, but simulates
@@ -105,8 +118,7 @@ def text(top: str, module: str, facts: Mapping[str, Any], rtl: Sequence[str]) ->
             expect=LARGE,
         )
     else:
-        pauses = "no pauses" if stalls is None else f"pauses drawn by the seed {stalls}"
-        surroundings = PINS.format(pauses=pauses)
+        surroundings = PINS
     settings = chosen(facts["config"], facts["bus"])
     example = EXAMPLE.format(verilog=posixpath.dirname(rtl[0]))
     return TEXT.format(
@@ -117,5 +129,6 @@ def text(top: str, module: str, facts: Mapping[str, Any], rtl: Sequence[str]) ->
         configuration=", ".join(f"{key} {value}" for key, value in settings.items()),
         played="\n".join(f"- {name}" for name in facts["inferences"]),
         surroundings=surroundings,
+        difference=STREAMS_DIFFERENCE if facts["streams"] else PINS_DIFFERENCE,
         example=example if facts["unit"] == "accelerator" else "",
     )

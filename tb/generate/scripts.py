@@ -51,7 +51,7 @@ fi
 """
 _NO_STREAMS = """\
   --stalls | --stalls=* | +stalls=*)
-    refuse "$1: this unit has no streams; what pauses there are was drawn when this was made" ;;"""
+    refuse "$1: this unit has no streams; its pauses are those of the record" ;;"""
 
 #: A simulator's own exit code says little: some end with 0 after $fatal.
 _VERDICT = """\
@@ -130,48 +130,6 @@ def scripts(top: str, sources: str, streams: bool) -> dict[str, str]:
             '  rm -r "$objects"\nfi\n',
             f'"$work/{top}" "$@"',
             tools=("verilator",),
-        ),
-        "questa": _script(
-            "questa",
-            "Questa or ModelSim",
-            "VLOG_FLAGS goes to vlog.",
-            f'{_tool("vlib")} "$work/library"\n'
-            f'{_tool("vlog")} -sv -work "$work/library" -timescale 1ns/1ps '
-            f"${{VLOG_FLAGS:-}} \\\n  {listed}\n",
-            f'{_tool("vsim")} -c -lib "$work/library" -onfinish exit '
-            f'-do "onbreak {{quit -f -code 1}}; run -all; quit -f" {top} "$@" < /dev/null',
-            tools=("vlib", "vlog", "vsim"),
-        ),
-        "vcs": _script(
-            "vcs",
-            "Synopsys VCS",
-            "VCS_FLAGS goes to vcs.",
-            f"{_tool('vcs')} -full64 -sverilog -timescale=1ns/1ps "
-            f"${{VCS_FLAGS:-}} -top {top} "
-            f'-Mdir="$work/csrc" -o "$work/simv" \\\n  {listed}\n',
-            '"$work/simv" "$@"',
-            tools=("vcs",),
-        ),
-        "xcelium": _script(
-            "xcelium",
-            "Cadence Xcelium",
-            "XRUN_FLAGS goes to xrun.",
-            "",
-            f"{_tool('xrun')} -64bit -sv -timescale 1ns/1ps "
-            f"${{XRUN_FLAGS:-}} -top {top} "
-            f'-xmlibdirpath "$work" -l "$work/xrun.log" "$@" \\\n  {listed}',
-            tools=("xrun",),
-        ),
-        "xsim": _script(
-            "xsim",
-            "AMD Vivado xsim",
-            "XELAB_FLAGS goes to xelab.",
-            'options=\nfor argument; do options="$options --testplusarg ${argument#+}"; done\n'
-            f'{_tool("xvlog")} --sv --work "bench=$work/library" \\\n  {listed}\n'
-            f'{_tool("xelab")} -L "bench=$work/library" --timescale 1ns/1ps '
-            f'${{XELAB_FLAGS:-}} --snapshot {top} "bench.{top}"\n',
-            f"{_tool('xsim')} {top} --runall $options",
-            tools=("xvlog", "xelab", "xsim"),
         ),
     }
     return {f"run_{name}.sh": script for name, script in found.items()}

@@ -10,7 +10,7 @@ from typing import Any
 from cli.errors import UserError
 
 from rtl.generate.verilog import TRACE
-from tb.generate.memories import Expected
+from tb.generate.memories import Expected, Format
 
 HERE = Path(__file__).parent
 PARTS = "parts.sv"
@@ -86,6 +86,26 @@ def check(expected: Expected, ports: Mapping[str, Any], tensors: int) -> str:
       .address({where}),
       .word({expected.port}),
       .compared(compared_{expected.port})
+  );
+"""
+
+
+def looked_at(name: str, form: Format, expected: str, enable: str) -> str:
+    """The `bench_pins` of a port; its word is the wire of its name."""
+    return f"""\
+  wire [31:0] compared_{name};
+  bench_pins #(
+      .PORT("{name}"),
+      .LANES({form.length}),
+      .WIDTH({form.width}),
+      .SIGNED({int(form.signed)})
+  ) of_{name} (
+      .clk(clk),
+      .cycle(cycle),
+      .en({enable}),
+      .expected({expected}),
+      .word({name}),
+      .compared(compared_{name})
   );
 """
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from driver import bert2rtl
 from driver.bert2rtl import DeviceError, DmaAccelerator, InferenceError
+from rtl.compile.edit import Edit
 from rtl.compile.image import Image, image_bytes
 from rtl.interface.operation import Error
 from sim.machine.board import BASE, MemoryBoard
 from tb.packing import lengths_of
 from verify.fuzz.job import Run
-from verify.fuzz.streams import joined, parts, set_field
 from verify.fuzz.subject import POOL, Subject
 
 BUSY, IDLE, STILL_BUSY, NOT_OPEN = -4, -5, -6, -3
@@ -337,9 +337,9 @@ def rests(board: MemoryBoard) -> bool:
 
 def header(subject: Subject, field: str, value: int) -> bytes:
     """The stream of a model with another HEADER, all CRCs right."""
-    pieces = parts(subject)
-    set_field(pieces[0][0], field, value)
-    return joined(pieces, subject.lanes)
+    pieces = Edit(subject.program)
+    pieces[0][field] = value
+    return bytes(pieces)
 
 
 def fail(error: Error, driver: Driver, board: MemoryBoard, subject: Subject) -> None:

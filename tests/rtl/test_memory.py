@@ -1,12 +1,11 @@
 # amaranth: UnusedElaboratable=no
 """Memory and Rom: latency, order of reads and writes, parameters."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from amaranth.hdl import signed, unsigned
+from amaranth.hdl import signed
 from amaranth.lib import data
 
 from rtl.primitives.memory import DistributedMemory, Memory, Rom
@@ -66,18 +65,3 @@ def test_rom_with_two_ports() -> None:
     found = run_pipelined(rom, {"address0": a, "address1": b}, ("data0", "data1"))
     np.testing.assert_array_equal(found["data0"], init[a])
     np.testing.assert_array_equal(found["data1"], init[b])
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Memory(8, 0), r"Memory: depth is 0: it must lie in 1\.\.16777216"),
-        (lambda: Rom(8, [1], ports=3), r"Rom: ports is 3: it must lie in 1\.\.2"),
-        (lambda: Rom(8, []), r"Rom: number of entries is 0: it must lie in 1\.\."),
-        (lambda: Rom(unsigned(8), [0, 256]), r"Rom: entry 1 is 256: it must lie in 0\.\.255"),
-        (lambda: Rom(signed(4), [-9]), r"Rom: entry 0 is -9: it must lie in -8\.\.7"),
-    ],
-)
-def test_parameters_out_of_range(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-import random
 import re
 import subprocess
 import sys
@@ -316,60 +315,6 @@ def test_diagrams_are_svg_with_titles() -> None:
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         assert (root[0].tag.endswith("title"), bool(root[0].text)) == (True, True)
         assert draw() == draw()
-
-
-def drawn(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
-    """The signals of a diagram."""
-    found: dict[str, list[int]] = {}
-    monkeypatch.setattr(waves, "diagram", lambda title, shown, words: found.update(shown) or "")
-    waves.DIAGRAMS[name]()
-    return found
-
-
-def test_the_interrupt_and_the_bits_of_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = drawn("interrupt", monkeypatch)
-    begins = shown["interrupt"].index(1)
-    cycles = range(len(shown["interrupt"]))
-    assert shown["status.busy"] == [int(cycle < begins) for cycle in cycles]
-    assert shown["status.done"] == [int(cycle >= begins) for cycle in cycles]
-    answered = shown["bvalid"].index(1)
-    assert shown["interrupt"] == [int(begins <= cycle < answered) for cycle in cycles]
-
-
-def test_a_burst_keeps_the_rules_of_axi(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = drawn("burst", monkeypatch)
-    cycles = range(len(shown["arvalid"]))
-    asked = [c for c in cycles if shown["arvalid"][c] and shown["arready"][c]]
-    lengths = [shown["arlen"][c] + 1 for c in asked]
-    size = Bus().data_bytes
-    assert len(asked) == 2
-    assert shown["araddr"][asked[1]] == shown["araddr"][asked[0]] + size * lengths[0]
-    waits = [c for c in cycles if shown["arvalid"][c] and not shown["arready"][c]]
-    assert waits
-    assert all(shown["araddr"][c] == shown["araddr"][c + 1] for c in waits)
-    last = [shown["rlast"][c] for c in cycles if shown["rvalid"][c] and shown["rready"][c]]
-    assert last == [int(k == of - 1) for of in lengths for k in range(of)]
-    assert asked[1] < shown["rvalid"].index(1)
-
-
-def test_recorded_waves_keep_the_rules_of_axi() -> None:
-    """What is valid stays as it is until it is ready; a response follows what it answers."""
-    draw = random.Random(3)
-
-    def stimulus(cycle: int, before: dict[str, int]) -> dict[str, int]:
-        given = waves._writing("control", 2, cycle)
-        return given | {"bready": draw.randrange(2)}
-
-    names = [*waves.WRITE, "start"]
-    for _ in range(20):
-        shown = waves.registers(stimulus, 14, names)
-        (taken,) = [c for c in range(14) if shown["awvalid"][c] and shown["awready"][c]]
-        assert [c for c in range(14) if shown["start"][c]] == [taken + 1]
-        answered = [c for c in range(14) if shown["bvalid"][c]]
-        assert answered[0] == taken + 2
-        assert answered == list(range(answered[0], answered[-1] + 1))
-        assert [shown["bready"][c] for c in answered] == [0] * (len(answered) - 1) + [1]
-        assert {shown["bresp"][c] for c in answered} == {0}
 
 
 def test_the_core_names_what_there_is() -> None:

@@ -272,8 +272,8 @@ def round_shift(unit: RoundShift) -> str:
 
 @pytest.mark.parametrize(
     ("width", "bits", "maximum", "fits"),
-    [(48, 16, 47, False), (35, 16, 31, False), (44, 18, 29, True)],
-    ids=["requantize", "layernorm output", "layernorm n"],
+    quick([(35, 16, 31, False), (48, 16, 47, False), (44, 18, 29, True)]),
+    ids=["layernorm output", "requantize", "layernorm n"],
 )
 def test_round_shift(width: int, bits: int, maximum: int, fits: bool, tmp_path: Path) -> None:
     unit = RoundShift(width, bits, maximum, fits=fits)

@@ -36,6 +36,11 @@ def test_the_header_names_what_the_gateware_has() -> None:
     known = macros(c_header(CONFIG))
     offsets = {name: value for name, value in known.items() if name.endswith("_offset")}
     assert offsets == {f"{r.name.upper()}_offset": r.address for r in REGISTERS}
+    writable = {"rw", "wo", "w1c"}
+    assert [(r.address, r.name, r.writable) for r in REGISTERS] == [
+        (r.address, r.name, any(one.access in writable for one in r.fields))
+        for r in registers(CONFIG)
+    ]
     errors = {n: v for n, v in known.items() if n.startswith("STATUS__ERROR__")}
     assert errors == {f"STATUS__ERROR__{code.name}": code.value for code in Error}
     wanted = {

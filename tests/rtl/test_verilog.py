@@ -10,14 +10,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from amaranth.hdl import Fragment, Module, Mux, ResetInserter, ShapeLike, Signal, Value, signed
+from amaranth.hdl import Module, Mux, ResetInserter, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.control.axi import Registers
 from rtl.control.tile_queue import TileQueue
 from rtl.dma.bus import Bus
-from rtl.generate import fields, layout, library
+from rtl.generate import fields, library
 from rtl.generate.identifiers import WORDS, free, plain
 from rtl.generate.sheet import Generated, file_list, generated
 from rtl.generate.verilog import by_module, convert, instances, netlist
@@ -116,14 +116,6 @@ def test_only_the_library_has_memories_and_initial_values_of_words(name: str) ->
             assert not re.search(r"^ *reg .*\[\d+:\d+\];", body(text), re.M), module
 
 
-@pytest.mark.slow
-def test_eight_lanes_are_short() -> None:
-    files = made("8 lanes").files
-    assert sum(text.count("\n") for text in files.values()) <= LINES
-    assert len(files) <= MODULES
-    assert max(text.count("\n") for text in files.values()) < LONGEST
-
-
 def test_trace_ports_are_there_for_benches_alone() -> None:
     for module, text in by_module(convert(made_softmax(), "softmax", trace=True)).items():
         assert ("trace" in body(text)) == (module == "softmax")
@@ -217,64 +209,6 @@ def test_modules_of_a_small_design() -> None:
     for text in (modules["whole_half"], modules["whole_table"]):
         assert "  input  wire [3:0] pair__all,  // 2 x 2 bits, element 0 lowest\n" in text
         assert text.count("element 0 lowest") == 2  # the other is o__all
-
-
-@pytest.mark.parametrize(
-    ("shape", "said"),
-    [
-        (data.ArrayLayout(signed(9), 4), "4 x 9 bits, signed"),
-        (data.ArrayLayout(data.ArrayLayout(8, 4), 2), "2 x 4 x 8 bits"),
-        (data.ArrayLayout(data.ArrayLayout(8, 4), 1), "4 x 8 bits"),
-        (data.ArrayLayout(data.StructLayout({"m": 16, "s": 6}), 3), "3 x 22 bits"),
-        (data.ArrayLayout(8, 1), ""),
-        (data.StructLayout({"all": data.ArrayLayout(8, 4)}), ""),
-        (8, ""),
-    ],
-)
-def test_what_is_said_of_an_array(shape: ShapeLike, said: str) -> None:
-    assert fields.array(Value.cast(Signal(shape))._format) == said
-
-
-class Writes(wiring.Signature):
-    """Writes a word."""
-
-    def __init__(self) -> None:
-        super().__init__({"data": Out(8)})
-
-
-class Sides(wiring.Component):
-    """Two ports.
-
-    Members
-    -------
-    left, right : In, Writes
-        Of a side.
-    one, two : In, 1
-        Both at once.
-    """
-
-    def __init__(self) -> None:
-        super().__init__({"left": In(Writes()), "right": In(Writes()), "one": In(1), "two": In(1)})
-
-    def elaborate(self, platform: None) -> Module:
-        return Module()
-
-
-def test_a_bundle_is_under_its_own_name() -> None:
-    """Ports without a signature of their own share the line that names all of them."""
-    sides = Sides()
-    Fragment.get(sides, None)  # a component that nobody elaborates is said to be forgotten
-    assert dict(layout._bundles(sides)) == {
-        "left": "left: Writes a word. Of a side.",
-        "right": "right: Writes a word. Of a side.",
-        "one": "one, two: Both at once.",
-        "two": "one, two: Both at once.",
-    }
-
-
-def test_an_array_at_the_top_has_its_elements_beside_it() -> None:
-    text = by_module(convert(made_softmax(), "softmax"))["softmax"]
-    assert re.search(r"^  input  wire \[63:0\] score_data,  // 4 x 16 bits, signed, e", text, re.M)
 
 
 COMPONENTS = {

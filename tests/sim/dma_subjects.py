@@ -16,26 +16,9 @@ from tests.zoo import Compiled
 BUS = Bus(data_bits=64, burst=8, outstanding=4)
 
 
-def limits(
-    lanes: int,
-    columns: int | None = None,
-    bias_heads: int = 0,
-    windows: bool = False,
-    gated: bool = False,
-    rotary_pairs: int = 0,
-) -> Config:
-    return Config(
-        lanes=lanes,
-        columns=columns,
-        tokens=max(12, 2 * lanes),
-        hidden=16,
-        ffn=16,
-        labels=4,
-        bias_heads=bias_heads,
-        windows=windows,
-        gated=gated,
-        rotary_pairs=rotary_pairs,
-    )
+def limits(lanes: int, **options: Any) -> Config:
+    """A small accelerator with these options."""
+    return Config(lanes=lanes, tokens=max(12, 2 * lanes), hidden=16, ffn=16, labels=4, **options)
 
 
 @dataclass(frozen=True)
@@ -46,9 +29,9 @@ class Subject(Compiled):
 
 
 @cache
-def subjects(lanes: int, columns: int | None = None, *choices: Any) -> tuple[Subject, ...]:
+def subjects(lanes: int, **options: Any) -> tuple[Subject, ...]:
     """The first image is aligned to nothing but words, the second crosses a page where it can."""
-    made = limits(lanes, columns, *choices)
+    made = limits(lanes, **options)
     first = Subject("no-pooler", made, address=0x1000 + lanes)
     end = first.address + len(image_bytes(first.image))
     second = -(-end // 4096) * 4096 + 4096 - lanes
@@ -56,18 +39,19 @@ def subjects(lanes: int, columns: int | None = None, *choices: Any) -> tuple[Sub
 
 
 @cache
-def tagger(lanes: int, columns: int | None = None) -> Subject:
+def tagger(lanes: int, **options: Any) -> Subject:
     """One with logits for every token, behind the others."""
-    last = subjects(lanes, columns)[-1]
+    last = subjects(lanes, **options)[-1]
     end = last.address + len(image_bytes(last.image))
-    return Subject("every-token", limits(lanes, columns), labels=2, address=-(-end // 64) * 64)
+    made = limits(lanes, **options)
+    return Subject("every-token", made, labels=2, address=-(-end // 64) * 64)
 
 
 def board_of(
-    lanes: int, bus: Bus, design: Any = None, variant: str = "", columns: int | None = None
+    lanes: int, bus: Bus, design: Any = None, variant: str = "", **options: Any
 ) -> MemoryBoard:
-    made = design or design_of(limits(lanes, columns), bus)
+    made = design or design_of(limits(lanes, **options), bus)
     board = MemoryBoard(library(made, variant), bus)
-    held = *subjects(lanes, columns), tagger(lanes, columns)
+    held = *subjects(lanes, **options), tagger(lanes, **options)
     board.hold({one.address: image_bytes(one.image) for one in held})
     return board

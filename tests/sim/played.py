@@ -13,6 +13,9 @@ from sim.machine.machine import Machine, accelerator
 from sim.machine.result import Result
 from sim.verdict import Verdict, verdict
 
+#: Flags of a build that plays less long than it takes.
+NOT_OPTIMISED = ("-MAKEFLAGS", "OPT_FAST=-O0")
+
 
 def played(
     config: Config, inferences: Iterable[Inference], program: Path | None = None

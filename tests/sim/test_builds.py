@@ -37,15 +37,6 @@ def test_all_tests_of_a_bench_run_with_their_parameters(accumulator, simulator):
     assert results[0].simulated_ns == 45
 
 
-@pytest.mark.slow
-@THOROUGH_ON_VERILATOR
-def test_chosen_tests_alone(accumulator, simulator):
-    results = run_bench(
-        accumulator(), simulator, bench=BENCH, testcases=["sums"], probes=["part.o"]
-    )
-    assert [result.name for result in results] == ["sums/sign=1", "sums/sign=-1"]
-
-
 @THOROUGH_ON_VERILATOR
 def test_a_failing_test_raises_with_its_message(accumulator, simulator):
     with pytest.raises(BenchError, match=r"1 failed\nwrong_on_purpose: expected 7\b"):
@@ -79,13 +70,6 @@ def test_what_a_user_exports_reaches_neither_build_nor_bench(
         with pytest.raises(BenchError, match=r"1 failed\nwrong_on_purpose: expected 7\b"):
             run_bench(design, simulator, env={"EXPECTED": "7"}, **options)
     assert not (tmp_path / "ran").exists()
-
-
-@pytest.mark.slow
-@EACH
-def test_no_test_at_all_raises(accumulator, simulator):
-    with pytest.raises(BenchError, match=r"bench_accumulator on accumulator \(4, .*no test ran"):
-        run_bench(accumulator(), simulator, bench=BENCH, testcases=["nothing"], probes=["part.o"])
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from golden.encoder import run_batch
 from golden.store import load
 from quant.calibrate import ensure
 from rtl.accelerator_dma import MOST_OWED
-from rtl.compile.fit import fitting, has_gates
+from rtl.compile.fit import fitting
 from rtl.compile.image import image_bytes
 from rtl.compile.program import Program, compile_model, image_of
 from rtl.dma.bus import Bus
@@ -66,93 +66,46 @@ def counted(board: MemoryBoard, program: Program, ids: Any, types: Any, **memory
     assert {name: board.read(name) for name in shown} == shown, (memory, len(ids))
 
 
-def exact(board: MemoryBoard, lanes: int, latencies: Sequence[int], *choices: int | None) -> None:
-    """Logits and counters of both subjects on memories of these latencies.
-
-    choices
-        Columns, heads of a position bias, windows, gates and pairs of rotary positions, where they
-        are others than the default's.
-    """
-    for subject in subjects(lanes, *choices):
+def exact(board: MemoryBoard, latencies: Sequence[int], found: Sequence[Subject]) -> None:
+    """Logits and counters of all subjects on memories of these latencies."""
+    for subject in found:
         for latency in latencies:
-            for tokens in (1, 7, 12):
+            for tokens in (1, 7, min(12, subject.program.tokens)):
                 board.pace(latency)
                 right(board, subject, tokens)
                 ids, types, _ = subject.sequence(tokens)
-                counted(
-                    board, subject.program, ids, types, latency=latency, address=subject.address
-                )
-    assert board.complaint() == ""
+                memory = {"latency": latency, "address": subject.address}
+                counted(board, subject.program, ids, types, **memory)
 
 
 def test_logits_and_cycles(board: MemoryBoard) -> None:
-    exact(board, 4, (1, 20, 100))
+    exact(board, (1, 20, 100), (*subjects(4), tagger(4)))
 
 
-@pytest.mark.slow
-def test_more_columns_than_lanes() -> None:
-    """Of an array of 4 x 16; the image of one of 4 x 4 is another, which ends with FORMAT."""
-    board = board_of(4, BUS, columns=16)
-    exact(board, 4, (1, 20, 100), 16)
-    square = subjects(4)[0]
-    board.hold({square.address: image_bytes(square.image)})
-    board.point(square.image, square.address)
-    assert board.infer(square.words(5)) == (Error.FORMAT, [])
-    assert board.complaint() == ""
-    board.close()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("bias_heads", "windows", "gated", "rotary_pairs"),
-    quick(
-        [(2, True, True, 4), (2, False, False, 0), (0, True, False, 0), (0, False, True, 0)],
-    ),
-)
-def test_choices(bias_heads: int, windows: bool, gated: bool, rotary_pairs: int) -> None:
-    """The words of a position bias and of rotary positions come over the bus, behind the HEADER;
-    windows and gates cost none."""
-    choices = None, bias_heads, windows, gated, rotary_pairs
-    models = [subject.model for subject in subjects(4, *choices)]
-    assert any(map(has_gates, models)) == gated
-    board = MemoryBoard(library(design_of(limits(4, *choices), BUS)), BUS)
-    board.hold({one.address: image_bytes(one.image) for one in subjects(4, *choices)})
-    exact(board, 4, (1, 20), *choices)
-    board.close()
-
-
-@pytest.mark.parametrize("lengths", [(1, 5), (1, 2, 4), (5, 4)], ids=str)
-def test_a_batch(lengths: tuple[int, ...], board: MemoryBoard) -> None:
+    ("number", "lengths"),
+    [*((number, of) for number in (0, 1) for of in ((1, 5), (1, 2, 4), (5, 4))),
+     *((2, of) for of in ((1, 4), (4, 4), (3, 2)))],
+)  # fmt: skip
+def test_a_batch(number: int, lengths: tuple[int, ...], board: MemoryBoard) -> None:
     """Logits of each sequence, in order; every cycle."""
     board.pace(20)
-    for subject in subjects(4):
-        ids, types, attend = subject.sequence(sum(lengths))
-        attend[np.cumsum(lengths) - 1] = 1
-        wanted = run_batch(subject.model, ids, types, attend, lengths).reshape(-1)
-        board.point(subject.image, subject.address)
-        words = token_words(ids, types, attend, lengths).tolist()
-        assert board.infer(words) == (Error.NONE, wanted.tolist())
-        memory = {"latency": 20, "address": subject.address}
-        counted(board, subject.program, ids, types, lengths=lengths, **memory)
+    subject = (*subjects(4), tagger(4))[number]
+    ids, types, attend = subject.sequence(sum(lengths))
+    attend[np.cumsum(lengths) - 1] = 1
+    wanted = run_batch(subject.model, ids, types, attend, lengths).reshape(-1)
+    board.point(subject.image, subject.address)
+    words = token_words(ids, types, attend, lengths).tolist()
+    assert board.infer(words) == (Error.NONE, wanted.tolist())
+    memory = {"latency": 20, "address": subject.address}
+    counted(board, subject.program, ids, types, lengths=lengths, **memory)
 
 
 def test_logits_of_every_token_fill_the_fifo_and_no_more(board: MemoryBoard) -> None:
     """As many tokens as there is room for, and one sequence more than that: LIMIT."""
     subject = tagger(4)
     assert (subject.program.row_tiles, subject.config.row_tiles) == (2, 3)
-    board.pace(20)
-    for tokens in (1, 5, 8):
-        right(board, subject, tokens)
-        ids, types, _ = subject.sequence(tokens)
-        counted(board, subject.program, ids, types, latency=20, address=subject.address)
-    for lengths in ((1, 4), (4, 4), (3, 2)):
-        ids, types, attend = subject.sequence(sum(lengths))
-        attend[np.cumsum(lengths) - 1] = 1
-        wanted = run_batch(subject.model, ids, types, attend, lengths).reshape(-1)
-        found = board.infer(token_words(ids, types, attend, lengths).tolist())
-        assert found == (Error.NONE, wanted.tolist())
-        memory = {"latency": 20, "address": subject.address}
-        counted(board, subject.program, ids, types, lengths=lengths, **memory)
+    right(board, subject, 8)
     words = token_words(np.ones(9, int), None, None, [8, 1]).tolist()
     assert board.infer(words) == (Error.LIMIT, [])
     right(board, subject, 8)
@@ -160,27 +113,31 @@ def test_logits_of_every_token_fill_the_fifo_and_no_more(board: MemoryBoard) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("lanes", "bus"),
+    ("lanes", "bus", "options"),
     [
-        (4, Bus(data_bits=32)),
-        (4, Bus(data_bits=128, burst=1, outstanding=2)),
-        (4, Bus(data_bits=512, burst=64, outstanding=2, address_bits=40)),
-        (8, Bus(data_bits=32, burst=4, outstanding=16)),
-        (8, Bus(data_bits=256)),
-        (16, Bus(data_bits=32)),
-        (16, Bus(data_bits=64, address_bits=64)),
-        (16, Bus(data_bits=128)),
+        (4, Bus(data_bits=32), {}),
+        (4, Bus(data_bits=128, burst=1, outstanding=2), {}),
+        (4, Bus(data_bits=512, burst=64, outstanding=2, address_bits=40), {"columns": 16}),
+        (4, BUS, {"bias_heads": 2, "windows": True, "gated": True, "rotary_pairs": 4}),
+        (4, BUS, {"columns": 8, "precise": True}),
+        (8, Bus(data_bits=32, burst=4, outstanding=16), {"bias_heads": 2}),
+        (8, Bus(data_bits=256), {"windows": True}),
+        (16, Bus(data_bits=32), {"gated": True, "rms_norm": True}),
+        (16, Bus(data_bits=64, address_bits=64), {"rotary_pairs": 4}),
+        (16, Bus(data_bits=128), {}),
     ],
-    ids=lambda value: str(value) if isinstance(value, int) else str(value.data_bits),
+    ids=str,
 )
-def test_every_width_beside_every_number_of_lanes(lanes: int, bus: Bus) -> None:
-    board = board_of(lanes, bus)
-    exact(board, lanes, (1, 33, 100))
+def test_other_hardware(lanes: int, bus: Bus, options: dict[str, Any]) -> None:
+    """Every width of the bus, number of lanes and option: what comes over the bus for an option
+    comes behind the HEADER."""
+    board, found = board_of(lanes, bus, **options), subjects(lanes, **options)
+    exact(board, (1, 33, 100), found)
     for seed in range(1, 20):
         board.pace(1 + seed, seed)
-        right(board, subjects(lanes)[seed % 2], 1 + seed % 12)
-    bad_beats(board, lanes, range(0, 10_000, 29))
-    aborts(board, lanes, range(1, 4000, 131))
+        right(board, found[seed % 2], 1 + seed % 12)
+    bad_beats(board, found, range(0, 10_000, 29))
+    aborts(board, found, range(1, 4000, 131))
     assert board.complaint() == ""
     board.close()
 
@@ -212,21 +169,21 @@ def test_memories_that_rest(board: MemoryBoard) -> None:
         right(board, subjects(4)[seed % 2], 1 + seed * 5 % 12)
 
 
-def bad_beats(board: MemoryBoard, lanes: int, beats: Sequence[int]) -> int:
+def bad_beats(board: MemoryBoard, found: Sequence[Subject], beats: Sequence[int]) -> int:
     """Inferences of which one beat is bad; how many of the beats they had."""
     played = 0
     for beat in beats:
-        subject, other = subjects(lanes)[:: 1 if beat % 2 else -1]
+        subject, other = found[:: 1 if beat % 2 else -1]
         board.pace(1 + beat % 40, beat % 3)
         board.point(subject.image, subject.address)
         before = board.beats
         board.bad_beat(before + beat, 2 + beat % 2)
-        found = board.infer(subject.words(5))
+        ended = board.infer(subject.words(5))
         if before + beat >= board.beats:  # it has no such beat
-            assert found == (Error.NONE, subject.logits(5))
+            assert ended == (Error.NONE, subject.logits(5))
             board.bad_beat(NEVER)
             break
-        assert found == (Error.BUS, []), beat
+        assert ended == (Error.BUS, []), beat
         assert board.waiting == 0
         right(board, other, 3)
         played += 1
@@ -235,19 +192,19 @@ def bad_beats(board: MemoryBoard, lanes: int, beats: Sequence[int]) -> int:
 
 def test_a_bad_beat(board: MemoryBoard) -> None:
     """Of stream and of rows; it ends the inference, and the next is right."""
-    assert bad_beats(board, 4, [*range(12), *range(12, 400, 17)]) > 20
+    assert bad_beats(board, subjects(4), [*range(12), *range(12, 400, 17)]) > 20
 
 
 @pytest.mark.slow
 def test_a_bad_beat_at_any_place(board: MemoryBoard) -> None:
-    assert bad_beats(board, 4, range(10_000)) > 150
+    assert bad_beats(board, subjects(4), range(10_000)) > 150
 
 
-def aborts(board: MemoryBoard, lanes: int, cycles: Sequence[int]) -> int:
+def aborts(board: MemoryBoard, found: Sequence[Subject], cycles: Sequence[int]) -> int:
     """Aborts so many cycles after the start; how many came in time."""
     early = 0
     for cycle in cycles:
-        subject, other = subjects(lanes)[:: 1 if cycle % 2 else -1]
+        subject, other = found[:: 1 if cycle % 2 else -1]
         board.pace(1 + cycle % 60, cycle % 4)
         board.point(subject.image, subject.address)
         board.send(subject.words(6))
@@ -264,12 +221,12 @@ def aborts(board: MemoryBoard, lanes: int, cycles: Sequence[int]) -> int:
 
 
 def test_aborts(board: MemoryBoard) -> None:
-    assert aborts(board, 4, [*range(16), *range(16, 2500, 97)]) > 20
+    assert aborts(board, subjects(4), [*range(16), *range(16, 2500, 97)]) > 20
 
 
 @pytest.mark.slow
 def test_an_abort_in_any_cycle(board: MemoryBoard) -> None:
-    assert aborts(board, 4, range(3000)) > 1000
+    assert aborts(board, subjects(4), range(3000)) > 1000
 
 
 def test_resets(board: MemoryBoard) -> None:

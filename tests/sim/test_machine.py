@@ -15,19 +15,20 @@ import numpy as np
 import pytest
 
 from golden.encoder import run_batch
-from rtl.interface.config import Config
+from rtl.control.axi import ADDRESS_BITS
 from rtl.interface.operation import Error
+from rtl.registers.map import registers
 from sim.machine.inference import Inference, Loaded, Packets, abort_after, seed_of
 from sim.machine.machine import Machine, accelerator
 from sim.machine.result import Result
 from sim.verdict import failure, verdict
+from tests.configs import CONFIGS
 from tests.damage import any_damage
 from tests.sim.played import played, right
 from tests.zoo import Compiled
 
 ROOT = Path(__file__).resolve().parents[2]
-#: As in test_cycles.py and test_cycle_counts.py, so that one build serves all.
-CONFIG = Config(lanes=4)
+CONFIG = CONFIGS["4"]
 PLAIN = Compiled("bert-tiny", CONFIG)
 ODD = Compiled("pre-norm-embedding-norm", CONFIG, labels=3)
 WIDTH = CONFIG.stream_width
@@ -60,34 +61,13 @@ def test_rests_depend_on_the_seed_alone() -> None:
     assert len({none.cycles, once.cycles, other.cycles}) == 3
 
 
-@pytest.mark.parametrize(
-    ("stream_bytes", "stream_ahead", "row_latency"),
-    [
-        (None, 1, 20),
-        (1, 1, 20),
-        (2, 1, 1),
-        (3, 1, 77),
-        (4, 1, 400),
-        (1, 2, 20),
-        (2, 9, 1),
-        (1, 300, 20),
-        (3, 1_000_000, 77),
-        (None, 5, 20),
-    ],
-)
-def test_timing_is_that_of_the_cycle_model(
-    stream_bytes: int | None, stream_ahead: int, row_latency: int
-) -> None:
-    memory: dict[str, Any] = {
-        "stream_bytes": stream_bytes,
-        "stream_ahead": stream_ahead,
-        "row_latency": row_latency,
-    }
-    cases = [(one, tokens) for one in (PLAIN, ODD) for tokens in (1, 5, 16)]
-    results = played(CONFIG, [one.inference(tokens, **memory) for one, tokens in cases])
-    for (one, _), result in zip(cases, results, strict=True):
-        assert result.inference.exact
-        right(result, one.program, one.model)
+@pytest.mark.slow
+def test_counters_of_more_than_sixteen_bits() -> None:
+    """An embedding memory so slow that cycles and a stall exceed 2^16."""
+    latency = (1 << 16) + 5000
+    (one,) = played(CONFIG, [PLAIN.inference(5, row_latency=latency, patience=2 * latency)])
+    right(one, PLAIN.program, PLAIN.model)
+    assert min(one.cycles, one.stalls["weights"]) > 1 << 16
 
 
 def changed(result: Result, port: str) -> Result:
@@ -242,9 +222,23 @@ def test_a_process_that_dies_names_its_inference(
 
 
 def test_registers_of_a_machine() -> None:
+    """Each field has the reset value and the access of the map, and nothing stands beside them."""
     with Machine(accelerator(CONFIG), CONFIG) as machine:
-        assert machine.read("lanes") == CONFIG.lanes
-        assert not machine.write("lanes", 8)
+        for register in registers(CONFIG):
+            reset = {one.low: one.reset for one in register.fields if one.access != "wo"}
+            wanted = sum(value << low for low, value in reset.items())
+            assert [machine.read(register.address + byte) for byte in range(4)] == [wanted] * 4
+            for strobe in range(16):
+                acts = any(
+                    one.access != "ro" and strobe >> one.low // 8 & 1 for one in register.fields
+                )
+                ones = sum(1 << one.low for one in register.fields if one.access == "wo")
+                assert machine.write(register.name, 0xFFFFFFFF ^ ones, strobe) == acts
+            kept = [one for one in register.fields if one.access == "rw"]
+            held = sum((2 << one.high) - (1 << one.low) for one in kept)
+            assert machine.read(register.name) == (held if kept else wanted)
+        for address in range(4 * len(registers(CONFIG)), 1 << ADDRESS_BITS, 4):
+            assert (machine.read(address), machine.write(address, 1)) == (0, False)
         before = machine.now
         machine.step(7)
         assert machine.now == before + 7

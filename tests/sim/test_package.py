@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import xml.etree.ElementTree as xml
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
-import pyslang.driver
 import pytest
-import yaml
 
 from golden.random import random_model
 from rtl.compile.program import compile_model
@@ -25,16 +21,13 @@ from rtl.generate import __main__ as command
 from rtl.generate.package import folder
 from rtl.generate.package.constraints import constraints
 from rtl.generate.package.data_sheet import CYCLES
-from rtl.generate.package.expected import area, bandwidth, models
 from rtl.generate.sheet import Generated, banner
 from rtl.interface.command import Flag, Opcode
 from rtl.interface.config import Config
 from rtl.interface.options import options_of
-from rtl.registers.export import c_header, markdown
 from sim import verilator
 from sim.cycles.model import predict
 from sim.design import generated
-from sim.estimate.sheet import expected
 from tb.scenarios import SMALL, SMALL_LIMITS
 from tests.sim.test_lint import TOOLS, modules, slang_says, verilator_says
 from tests.tb.plain import passed, play
@@ -204,146 +197,6 @@ def test_the_vhdl_component_has_the_ports_of_the_verilog(package: Path, tmp_path
     ]
 
 
-def test_the_data_sheet_says_what_the_design_has(package: Path) -> None:
-    text = (package / "accelerator.md").read_text()
-    held = {
-        part: (int(words), int(bits))
-        for part, words, bits in re.findall(
-            r"^\| ([\w.]+) \| R[AO]M \| \d \| \d \| (\d+) \| (\d+) \| \d+ \|$", text, re.M
-        )
-    }
-    n = CONFIG.lanes
-    wanted = {
-        **{
-            f"engine.{name}_bank": (CONFIG.bank_words, 8 * n)
-            for name in ("query", "key", "value", "context")
-        },
-        "engine.x8": (CONFIG.x_words, 8 * n),
-        "normalizer.x16": (CONFIG.x_words, 16 * n),
-        "engine.weights": (2 * CONFIG.weight_words, 8 * n),
-        "logits": (CONFIG.labels * CONFIG.gathered_tiles, 32 * n),
-    }
-    assert wanted.items() <= held.items()
-    total = sum(words * bits for words, bits in held.values())
-    assert f"| total | | | | | | {total} |\n" in text
-    assert markdown(CONFIG) in text
-    assert (package / "software" / "accelerator_registers.h").read_text() == c_header(CONFIG)
-    for name in json.loads((package / "rtl" / "accelerator.json").read_text())["ports"]:
-        assert len(re.findall(rf"^\| {name} \| (?:in|out)put \| \d+ \|", text, re.M)) == 1, name
-    assert "No figures were measured in this configuration" in text
-    told = expected(CONFIG)
-    for chapter in (area(told), bandwidth(CONFIG, None, told), models(None, told)):
-        assert chapter in text
-    for image in re.findall(r"^!\[.+\]\((.+)\)$", text, re.M):
-        assert (package / image).is_file()
-    assert "`accelerator_bench/` holds" in text
-
-
-CHOICES = {
-    "streams": ["--clock-mhz", "80", "--trace"],
-    "memory": ["--dma", "--data-bits", "128", "--columns", "8", "--prefix", "my_"],
-    "cores": ["--dma", "--cores", "3"],
-    "bare": ["--precise"],
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", CHOICES)
-def test_the_package_says_each_thing_once(kind: str, tmp_path: Path) -> None:
-    """Whatever two of its files say, they say alike."""
-    tiny = ["--lanes=4", "--tokens=8", "--hidden=8", "--ffn=8", "--labels=2"]
-    assert command.main(["accelerator", *tiny, *CHOICES[kind], "-o", str(tmp_path)]) == 0
-    (path,) = tmp_path.glob("*.md")
-    module, sheet = path.stem, path.read_text()
-    text = {
-        str(file.relative_to(tmp_path)): file.read_text()
-        for file in tmp_path.rglob("*")
-        if file.is_file()
-    }
-    verilog, facts = text[f"rtl/{module}.v"], json.loads(text[f"rtl/{module}.json"])
-    header, bench = text[f"software/{module}_registers.h"], f"{module}_bench"
-    core = yaml.safe_load(text[f"{module}.core"])
-
-    # Configuration: JSON, data sheet, the Verilog's banner, the bench's README.
-    choices = facts["configuration"] | facts.get("bus", {})
-    assert None not in choices.values()
-    listed = ", ".join(f"{name} {value}" for name, value in choices.items())
-    assert verilog.splitlines()[1].startswith(f"// {listed}; ")
-    assert f"\nConfiguration: {listed}.\n" in text[f"{bench}/README.md"]
-    assert re.findall(r"^\| (\w+) \| (\w+) \|$", sheet.partition("## Ports")[0], re.M)[1:] == [
-        (name, str(value)) for name, value in choices.items()
-    ]
-
-    # Ports: the Verilog, JSON, data sheet, both templates, the example.
-    ports = {name: (port["direction"], port["width"]) for name, port in facts["ports"].items()}
-    body = verilog.partition(f"module {module}(\n")[2].partition("\n);\n")[0]
-    declared = {
-        name: (way, int(high or 0) + 1)
-        for way, high, name in re.findall(
-            r"^  (input|output) +(?:wire|reg) +(?:\[(\d+):0\] )?(\w+)(?: = \S+)?,?(?:  //.*)?$",
-            body,
-            re.M,
-        )
-    }
-    assert declared == ports
-    of_sheet = re.findall(r"^\| (\w+) \| ((?:in|out)put) \| (\d+) \|", sheet, re.M)
-    assert {name: (way, int(width)) for name, way, width in of_sheet} == ports
-    for file in (f"templates/{module}_instance.v", f"{bench}/example/example.v"):
-        joined = re.findall(r"^ +\.(\w+) +\((\w+)\)|^ +\.(\w+)\((\w+)\)", text[file], re.M)
-        names = [one or other for one, _, other, _ in joined]
-        shown = [name for name in ports if file[0] == "t" or not name.startswith("trace_")]
-        assert sorted(names) == sorted(shown)
-
-    # Registers: the C header, the data sheet; all within the address and within the struct.
-    of_header = {
-        name.lower(): int(at, 16)
-        for name, at in re.findall(r"BERT2RTL__(\w+)_offset (0x\w+)", header)
-    }
-    of_sheet = re.findall(r"^\| (0x\w\w) \| (\w+) \|", sheet, re.M)
-    assert {name: int(at, 16) for at, name in of_sheet} == of_header
-    struct = header.partition("typedef struct")[2]
-    size = 4 * len(re.findall(r"uint32_t \w+;", struct))
-    size += sum(int(n, 16) for n in re.findall(r"RESERVED_\w+\[(\w+)\]", struct))
-    assert size == max(of_header.values()) + 4
-    of_one = ports["s_axi_awaddr"][1] - (choices.get("cores", 1) - 1).bit_length()
-    assert 1 << of_one - 1 < size <= 1 << of_one
-
-    # Clock: three constraints.
-    mhz = 80 if kind == "streams" else 100
-    for suffix in ("sdc", "xdc"):
-        assert f"-period {1000 / mhz:.3f} " in text[f"constraints/{module}.{suffix}"]
-    assert f'"clk" {mhz} MHZ' in text[f"constraints/{module}.lpf"]
-
-    # Files: what is named is there, and nothing of the bench is left out.
-    named = [*re.findall(r"\]\((\S+)\)", sheet), *re.findall(r"`(\S+/\S+\.v)`", sheet)]
-    assert set(named) >= {name for name in text if name.startswith("images/")}
-    blocks = text["images/blocks.svg"]
-    assert "Block diagram" in blocks
-    assert {f">{name}</text>" for name in ("engine", "matmul", "layernorm")} <= set(
-        re.findall(r">\w+</text>", blocks)
-    )
-    assert set(named) <= set(text)
-    files = [
-        name
-        for part in core["filesets"].values()
-        for file in part["files"]
-        for name in ([file] if isinstance(file, str) else file)
-    ]
-    assert set(files) <= set(text)
-    vectors = {name for name in text if name.startswith(f"{bench}/vectors/")}
-    assert vectors == set(files) & vectors
-    listed = text[f"{bench}/bench.f"].split()
-    assert {os.path.normpath(f"{bench}/{name}") for name in listed} == {
-        name for name in files if name.endswith((".v", ".sv"))
-    }
-    assert f"\nmodule {core['targets']['sim']['toplevel']};" in text[f"{bench}/{listed[1]}"]
-    rtl = text[f"{module}.f"].split()
-    assert set(rtl) == {name for name in text if name.startswith("rtl/") and name.endswith(".v")}
-    assert rtl == core["filesets"]["rtl"]["files"]
-    whole = "".join(text[name] for name in rtl)
-    assert hashlib.sha256(whole.encode()).hexdigest() in sheet
-
-
 @pytest.mark.parametrize("tokens", [1, 5, 16])
 @pytest.mark.parametrize(("lanes", "columns"), [(4, 4), (8, 8), (4, 16)])
 @pytest.mark.parametrize("wide", [False, True])
@@ -379,32 +232,6 @@ def test_the_formulas_of_the_sheet_are_exact(
         assert phase.active == wanted, phase.name
         seen.add(phase.opcode)
     assert seen == {Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND}
-
-
-def test_ip_xact_has_the_ports_of_the_verilog(package: Path) -> None:
-    driver = pyslang.driver.Driver()
-    driver.addStandardArgs()
-    files = " ".join(map(str, modules(package, "accelerator")))
-    assert driver.parseCommandLine(f"slang --top accelerator {files}")
-    assert driver.processOptions()
-    assert driver.parseAllSources()
-    (top,) = driver.createCompilation().getRoot().topInstances
-    verilog = [
-        (port.name, port.direction.name.lower(), port.type.bitWidth) for port in top.body.portList
-    ]
-    space = {"x": "http://www.accellera.org/XMLSchema/IPXACT/1685-2014"}
-    root = xml.parse(package / "ip" / "accelerator.xml").getroot()
-    found = [
-        (
-            port.findtext("x:name", None, space),
-            port.findtext("x:wire/x:direction", None, space),
-            int(port.findtext("x:wire/x:vectors/x:vector/x:left", "0", space)) + 1,
-        )
-        for port in root.iterfind("x:model/x:ports/x:port", space)
-    ]
-    assert sorted(found) == sorted(verilog)
-    for path in root.iterfind(".//x:file/x:name", space):
-        assert (package / "ip" / (path.text or "")).is_file()
 
 
 def run(*arguments: str, monkeypatch, capsys) -> tuple[int, list[str]]:

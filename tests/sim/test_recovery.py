@@ -16,11 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from golden.encoder import run
 from golden.model import Model, Shape
 from golden.random import random_model
-from rtl.compile.program import Program, Step, compile_model, embedding_table
+from rtl.compile.edit import Edit
+from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.compile.unchecked import violations
-from rtl.interface.command import NO_FLAGS, Flag, Stream, bank_address
+from rtl.control.watchdog import patience
+from rtl.interface.command import NO_FLAGS, Flag, bank_address, flags_byte
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.design import described
@@ -28,8 +31,11 @@ from sim.machine.inference import Inference, Loaded, Packets, abort_after, seed_
 from sim.machine.machine import library
 from sim.machine.result import Result
 from sim.verdict import failure, verdict
+from tb.scenarios import SMALL_LIMITS, damaged_streams, refused_streams, refused_tokens
+from tests import zoo
+from tests.configs import CONFIGS
 from tests.damage import mutated
-from tests.sim.played import played
+from tests.sim.played import NOT_OPTIMISED, played
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +79,7 @@ class Subject:
 
     def one(self, tokens: int, seed: int = 0, **others: Any) -> Inference:
         rng = np.random.default_rng([tokens, seed])
-        ids, types = rng.integers(0, 30, tokens), rng.integers(0, 2, tokens)
+        ids, types = rng.integers(0, 20, tokens), rng.integers(0, 2, tokens)
         return self.loaded.inference(ids, types, patience=PATIENCE, **others)
 
     def right(self, result: Result) -> bool:
@@ -88,7 +94,7 @@ def tiny() -> Subject:
 
 def streamed(one: Inference, stream: bytes) -> Inference:
     """The same with another command stream."""
-    return one.but(model=Packets.whole(stream, CONFIG.stream_width))
+    return one.but(model=Packets.whole(stream, one.model.word_bytes()))
 
 
 def followed(
@@ -99,7 +105,7 @@ def followed(
     both = [one for pair in zip(bad, sound, strict=True) for one in pair]
     seeds = [None if seed is None else seed_of(seed, place) for place in range(len(both))]
     given = [one.but(seed=own, **others) for one, own in zip(both, seeds, strict=True)]
-    results = played(CONFIG, given)
+    results = played(subject.program.config, given)
     for place, result in enumerate(results):
         assert failure(result) == ""
         assert place % 2 == 0 or subject.right(result), f"the inference after number {place - 1}"
@@ -133,77 +139,59 @@ def test_abort_in_every_cycle(
         assert Error.NONE in codes
 
 
-def steps_of(program: Program, *steps: Step) -> bytes:
-    stream = Stream(program.config.lanes)
-    for step in steps:
-        stream.descriptor(step.opcode, step.flags, **step.values)
-        stream.payload(step.payload)
-    return bytes(stream)
-
-
 def test_a_stream_that_computes_no_logits(tiny: Subject) -> None:
     """Its HEADER and END alone; everything but the logits; after a reset, and after others."""
-    steps = tiny.program.steps
-    streams = [
-        steps_of(tiny.program, steps[0], steps[-1]),
-        steps_of(tiny.program, *steps[:-2], steps[-1]),
-    ]
-    assert Flag.LOGITS in steps[-2].flags
+    assert Flag.LOGITS in tiny.program.steps[-2].flags
+    streams = []
+    for left_out in (slice(1, -1), slice(-2, -1)):
+        pieces = Edit(tiny.program)
+        del pieces[left_out]
+        streams.append(bytes(pieces))
     results = followed(tiny, [streamed(tiny.one(5), stream) for stream in streams * 2])
     assert [result.error for result in results] == [Error.FORMAT] * 4
 
 
-def changed(
-    program: Program,
-    name: str,
-    add: Flag = NO_FLAGS,
-    drop: Flag = NO_FLAGS,
-    **values: int,
-) -> tuple[Step, ...]:
-    """The steps with other flags or fields in the step of that name."""
-    found = [
-        replace(step, flags=(step.flags | add) & ~drop, values=step.values | values)
-        if step.name == name
-        else step
-        for step in program.steps
-    ]
-    assert found != list(program.steps)
-    return tuple(found)
+def changed(program: Program, name: str, flags: Flag = NO_FLAGS, **values: int) -> bytes:
+    """The stream with these bits of the flags turned, and these fields, in the step of a name."""
+    pieces = Edit(program)
+    pieces.named(name).body[1] ^= flags_byte(flags)
+    for field, value in values.items():
+        pieces.named(name)[field] = value
+    return bytes(pieces)
 
 
-def doubled(program: Program, name: str) -> tuple[Step, ...]:
-    return tuple(s for step in program.steps for s in [step] * (1 + (step.name == name)))
+def times(program: Program, name: str, count: int) -> bytes:
+    """The stream with the step of a name so many times."""
+    pieces = Edit(program)
+    place = pieces.index(pieces.named(name))
+    pieces[place : place + 1] = pieces[place : place + 1] * count
+    return bytes(pieces)
 
 
-def without(program: Program, name: str) -> tuple[Step, ...]:
-    return tuple(step for step in program.steps if step.name != name)
-
-
-def refused(program: Program) -> Iterator[tuple[str, tuple[Step, ...], Error]]:
+def refused(program: Program) -> Iterator[tuple[str, bytes, Error]]:
     """Streams of which most would stop the units for ever, or compute nonsense, if run."""
     p, c = program, program.config
     layer = "layer.0"
     names = {step.name for step in p.steps}
     for name in ("embedding.sum", layer):
-        yield f"TABLE on {name}", changed(p, name, add=Flag.TABLE), Error.FORMAT
+        yield f"TABLE on {name}", changed(p, name, Flag.TABLE), Error.FORMAT
     for name in ("embedding.sum", f"{layer}.attention.sum", f"{layer}.ffn.sum"):
-        yield f"FIRST_TILE on {name}", changed(p, name, add=Flag.FIRST_TILE), Error.FORMAT
+        yield f"FIRST_TILE on {name}", changed(p, name, Flag.FIRST_TILE), Error.FORMAT
     for flag in (Flag.RESIDUAL, Flag.BANK):
-        steps = changed(p, f"{layer}.ffn.sum", drop=flag)
-        yield f"no {flag.name}", steps, Error.FORMAT
+        yield f"no {flag.name}", changed(p, f"{layer}.ffn.sum", flag), Error.FORMAT
     for name in ("embedding.norm", f"{layer}.attention.norm", f"{layer}.ffn.norm", "final.norm"):
         if name in names and name != f"{layer}.attention.norm":
-            yield f"{name} twice", doubled(p, name), Error.FORMAT
+            yield f"{name} twice", times(p, name, 2), Error.FORMAT
         if name != f"{layer}.attention.norm":
-            yield f"{name} missing", without(p, name), Error.FORMAT
+            yield f"{name} missing", times(p, name, 0), Error.FORMAT
     for name in ("embedding.sum", f"{layer}.attention.sum", f"{layer}.ffn.hidden.table"):
-        yield f"{name} missing", without(p, name), Error.FORMAT
-    yield "EMBED twice", doubled(p, "embedding.sum"), Error.FORMAT
-    yield "logits twice", doubled(p, "logits"), Error.FORMAT
-    yield "no CHAINED", changed(p, f"{layer}.attention.norm", drop=Flag.CHAINED), Error.FORMAT
-    yield "narrow NORM", changed(p, f"{layer}.ffn.norm", add=Flag.FIRST_TILE), Error.FORMAT
-    yield "logits of all tokens", changed(p, "logits", drop=Flag.FIRST_TILE), Error.LIMIT
-    yield "header only", (p.steps[0],) * 2, Error.FORMAT
+        yield f"{name} missing", times(p, name, 0), Error.FORMAT
+    yield "EMBED twice", times(p, "embedding.sum", 2), Error.FORMAT
+    yield "logits twice", times(p, "logits", 2), Error.FORMAT
+    yield "no CHAINED", changed(p, f"{layer}.attention.norm", Flag.CHAINED), Error.FORMAT
+    yield "narrow NORM", changed(p, f"{layer}.ffn.norm", Flag.FIRST_TILE), Error.FORMAT
+    yield "logits of all tokens", changed(p, "logits", Flag.FIRST_TILE), Error.LIMIT
+    yield "header twice", times(p, "header", 2), Error.FORMAT
     for name, values in (
         ("header", {"labels": 0}),
         ("header", {"hidden": 0}),
@@ -224,10 +212,74 @@ def refused(program: Program) -> Iterator[tuple[str, tuple[Step, ...], Error]]:
         yield f"{name} {values}", changed(p, name, **values), Error.LIMIT
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *((name, kind) for name in ("4 every", "4x16 every") for kind in zoo.KINDS),
+        pytest.param("64", "plain", marks=pytest.mark.timeout(5400)),  # with padding in descriptors
+    ],
+)
+def test_damaged_and_refused(name: str, kind: str) -> None:
+    """Of a model with each thing that hardware has an option for, where there is the option."""
+    config = CONFIGS[name]
+    model = zoo.model("bert-tiny", positions=20, **zoo.KINDS[kind])
+    subject = Subject(model, compile_model(model, config))
+    streams = [
+        *damaged_streams(subject.program, np.random.default_rng(4)),
+        *refused_streams(subject.program),
+    ]
+    cases = [(name, streamed(subject.one(5), data), error) for name, data, error in streams]
+    for name, words, error in refused_tokens(model, subject.program, subject.one(5).words):
+        packets = Packets.whole(words.astype("<u4").tobytes(), 4)
+        cases.append((name, subject.one(5).but(tokens=packets), error))
+    assert {error.name for *_, error in cases} == {
+        *("CRC", "TRUNCATED", "OVERRUN", "FORMAT", "LIMIT", "TOKEN", "NO_KEY", "LENGTH")
+    }
+    results = followed(subject, [one for _, one, _ in cases], seed=1)
+    ends = [(case, result.error) for (case, *_), result in zip(cases, results, strict=True)]
+    assert ends == [(case, error) for case, _, error in cases]
+
+
+@pytest.mark.parametrize("kind", zoo.KINDS)
+def test_hardware_without_the_option_refuses_the_model(kind: str) -> None:
+    model = zoo.model("bert-tiny", **zoo.KINDS[kind])
+    subject = Subject(model, compile_model(model, CONFIGS["4 every"]))
+    (result,) = played(CONFIGS["4"], [subject.one(5)])
+    assert result.error is (Error.NONE if kind in ("plain", "norms") else Error.FORMAT)
+
+
+def test_a_source_that_goes_silent_is_ended_by_abort(tiny: Subject) -> None:
+    """The stream stops without `last`: in a run, and in the drain after a failure."""
+    stream, width = tiny.program.stream(), CONFIG.stream_width
+    broken = bytearray(stream)
+    broken[40] ^= 1
+    whole = len(stream) // width
+    cuts = [(stream, cut, Error.ABORTED) for cut in (3, 30, 200, whole - 1)]
+    cuts += [(stream, whole, Error.OVERRUN), (broken, 12, Error.ABORTED)]
+    cuts += [(broken, cut, Error.CRC) for cut in (30, whole)]
+    silent = [Packets(bytes(data[: cut * width]), bytes(cut)) for data, cut, _ in cuts]
+    end = (abort_after(2500),)
+    results = followed(tiny, [tiny.one(5).but(model=one, events=end) for one in silent])
+    assert [result.error for result in results] == [error for *_, error in cuts]
+
+
+def test_logits_of_more_tokens_than_there_is_room_for() -> None:
+    """5 labels of a row tile each in 16 words: three row tiles fit, a batch of four is refused."""
+    config = Config(lanes=4, **SMALL_LIMITS)
+    model = zoo.model("every-token")
+    subject = Subject(model, compile_model(model, config))
+    assert (subject.program.tokens, subject.program.row_tiles, config.row_tiles) == (12, 3, 6)
+    sound = [subject.one(sum(lengths), lengths=lengths) for lengths in ([3, 5], [1, 2, 3], [12])]
+    assert all(map(subject.right, played(config, sound)))
+    refused = ([12, 1], [1, 2, 3, 4], [12, 12])
+    bad = [subject.one(sum(lengths), lengths=lengths) for lengths in refused]
+    assert {result.error for result in followed(subject, bad)} == {Error.LIMIT}
+
+
 def test_streams_that_cannot_be_run(tiny: Subject) -> None:
     cases = list(refused(tiny.program))
     assert len(cases) > 30
-    given = [streamed(tiny.one(9), steps_of(tiny.program, *steps)) for _, steps, _ in cases]
+    given = [streamed(tiny.one(9), stream) for _, stream, _ in cases]
     results = followed(tiny, given)
     assert {name: r.error.name for (name, *_), r in zip(cases, results, strict=True)} == {
         name: error.name for name, _, error in cases
@@ -244,13 +296,15 @@ def test_a_chained_norm_does_not_overtake_a_linear(precise: bool) -> None:
     program = compile_model(model, config, whole_last_layer=True)
     subject = Subject(model, program)
     steps = {step.name: step for step in program.steps}
-    norm = steps.pop("layer.0.attention.norm")
+    norm = steps["layer.0.attention.norm"]
     assert norm.flags & Flag.CHAINED
     assert bool(steps["layer.0.q"].flags & Flag.WIDE) == precise
     # Two passes take a LINEAR longer than the NORM takes; one pass does behind an ATTEND.
     moved = ["layer.0.q"] if precise else ["layer.0.k", "layer.0.v", "layer.0", "layer.0.q"]
-    first = [steps.pop(name) for name in ("header", "embedding.norm", "embedding.sum", *moved)]
-    bad = steps_of(program, *first, norm, *steps.values())
+    first = ["header", "embedding.norm", "embedding.sum", *moved, "layer.0.attention.norm"]
+    pieces = Edit(program)
+    pieces.sort(key=lambda piece: first.index(piece.name) if piece.name in first else len(first))
+    bad = bytes(pieces)
     assert any("NORM with CHAINED" in line for line in violations(bad, config))
     given = [
         streamed(subject.one(sum(lengths), lengths=lengths), bad)
@@ -274,13 +328,12 @@ def test_a_tensor_that_outgrows_its_bank(tiny: Subject) -> None:
         ("layer.0.ffn.hidden", {"destination_stride": 4 * bank}, Error.LIMIT),
         ("layer.0.ffn.sum", {"source_stride": 4 * bank}, Error.LIMIT),
     ):
-        steps = changed(tiny.program, name, **values) if code else tiny.program.steps
-        bad = streamed(tiny.one(16), steps_of(tiny.program, *steps))
+        bad = streamed(tiny.one(16), changed(tiny.program, name, **values if code else {}))
         (result,) = followed(tiny, [bad])
         assert result.error is code, (name, values)
     # A short sequence has one row tile: strides do not matter.
-    steps = changed(tiny.program, "layer.0.ffn.hidden", destination_stride=4 * bank)
-    short = streamed(tiny.one(4), steps_of(tiny.program, *steps))
+    stream = changed(tiny.program, "layer.0.ffn.hidden", destination_stride=4 * bank)
+    short = streamed(tiny.one(4), stream)
     (result,) = played(CONFIG, [short])
     assert tiny.right(result)
 
@@ -360,3 +413,48 @@ def test_what_is_told_of_a_batch_that_comes_later_comes_as_much_later() -> None:
         mutated("accelerator", late, unit="accelerator", config=CONFIG), "accelerator", CONFIG
     )
     assert len(ends_after_the_batch(library(design, "-late"))["LENGTH"]) == 2
+
+
+def test_a_table_without_wide_has_no_low_halves() -> None:
+    """Of its results a LINEAR with WIDE reads 0, not what a table before it has left."""
+    config = CONFIGS["4 precise"]
+    model = zoo.model("bert-tiny", precise=True)
+    low, second = (
+        np.where(layer.ffn.up.table == -128, 0, 127).astype(np.int8) for layer in model.layers
+    )
+
+    def with_low(*tables: np.ndarray | None) -> Model:
+        layers = [
+            replace(layer, ffn=replace(layer.ffn, up=replace(layer.ffn.up, table_low=own)))
+            for layer, own in zip(model.layers, tables, strict=True)
+        ]
+        return replace(model, layers=tuple(layers))
+
+    without = with_low(low, None)
+    subject = Subject(without, compile_model(without, config))
+    stream = changed(subject.program, "layer.1.ffn.sum", Flag.WIDE)
+    given = subject.one(5, trace=False)
+    (result,) = played(config, [streamed(given, stream)])
+    assert result.error is Error.NONE
+    ids, types = given.words % (1 << 24), given.words >> 24 & 1
+    expected, left = (run(one, ids, types).tolist() for one in (without, with_low(low, second)))
+    assert result.logits.tolist() == expected != left
+
+
+@pytest.mark.parametrize(
+    "rule", ["is_[Opcode.NORM] & (waiting | (flags.chained & (~stored | read)))", "of_x8 & ("]
+)
+def test_what_no_rule_refuses_ends_with_timeout(rule: str, tiny: Subject) -> None:
+    """The watchdog catches a second NORM before a sum, and X8 read while its NORM waits."""
+    pieces = Edit(tiny.program)
+    place = pieces.index(pieces.named("layer.0.ffn.norm"))
+    after, again = (1, "layer.0.q") if "of_x8" in rule else (0, "layer.0.ffn.norm")
+    pieces.insert(place + after, pieces.named(again))
+    bad = streamed(tiny.one(3), bytes(pieces))
+    unit = mutated("rules", (rule, f"0 & {rule}"), unit="accelerator", config=CONFIG)
+    design = described(unit, "accelerator", CONFIG)
+    without = library(design, f"-no-rule-{'of_x8' in rule}", NOT_OPTIMISED)
+    for program, error in ((None, Error.FORMAT), (without, Error.TIMEOUT)):
+        (result,) = played(CONFIG, [bad], program)
+        assert (result.error, result.logits.size, failure(result)) == (error, 0, "")
+    assert result.cycles > patience(CONFIG)

@@ -33,10 +33,6 @@ def figures(**changes: object) -> regress.Regression:
         values=1000,
         mismatches=0,
         problems=[],
-        accuracy={"float": 0.75, "golden": 0.5, "RTL": None},
-        agreement=0.75,
-        cosine=None,
-        fit=None,
         cycles=4000,
         utilisation=(0.5, 0.75),
         simulated=4400,
@@ -61,8 +57,6 @@ def test_only_compared_and_equal_reviews_pass() -> None:
 
 def test_the_report_tells_the_figures_and_the_first_problems() -> None:
     text = regress.report(figures(problems=[f"review {i}: wrong" for i in range(12)]))
-    for line in ("accuracy, float            75.00%", "accuracy, RTL              -"):
-        assert line in text
     assert "simulated cycles a second  2,200" in text
     assert "utilisation, tokens        50.0%" in text
     assert "a second at 100 MHz        100,000" in text
@@ -91,7 +85,6 @@ def test_real_reviews_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     found = json.loads(out.read_text())
     assert (found["texts"], found["traced"], found["mismatches"]) == (4, 2, 0)
     assert found["values"] > 2 * 12 * 128 * 2 * 10
-    assert set(found["accuracy"]) == {"float", "golden", "RTL"}
     assert found["passed"]
 
 

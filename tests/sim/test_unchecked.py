@@ -15,6 +15,7 @@ import pytest
 
 from rtl.compile import unchecked
 from rtl.compile.__main__ import main
+from rtl.compile.edit import Edit
 from rtl.compile.fit import fitting_model, has_gates
 from rtl.compile.image import Image, image_bytes
 from rtl.compile.program import compile_model
@@ -27,54 +28,45 @@ from sim.machine.machine import Machine
 from tb.scenarios import FAMILIES, SMALL, family
 from tests import zoo
 from tests.tiers import quick
-from verify.fuzz.job import Case
+from verify.fuzz.job import Case, Run
 from verify.fuzz.play import program, shown
 from verify.fuzz.streams import (
-    Part,
     bits_of_a_descriptor,
     doubled,
     field,
     flags,
-    joined,
     missing,
     of_two_models,
     order,
-    parts,
-    set_field,
 )
 from verify.fuzz.subject import POOL, Subject, config, subjects
 
 N = 4
 ALL, BATCH = 4, 6  # sound token packets of a subject: as many tokens as it takes; two sequences
 POST, CUT = 8, 7  # subjects: logits of every token; CHAINED, its last layer cut
-Change = Callable[[Subject, list[Part]], object]
-
-
-def place(subject: Subject, name: str) -> int:
-    return next(i for i, step in enumerate(subject.program.steps) if step.name == name)
+Change = Callable[[Edit], object]
 
 
 def fields(name: str, **values: int) -> Change:
     """Set fields of the descriptor that computes `name`."""
 
-    def change(subject: Subject, pieces: list[Part]) -> None:
+    def change(pieces: Edit) -> None:
         for key, value in values.items():
-            set_field(pieces[place(subject, name)][0], key, value)
+            pieces.named(name)[key] = value
 
     return change
 
 
 def both(*changes: Change) -> Change:
-    return lambda subject, pieces: [change(subject, pieces) for change in changes]
+    return lambda pieces: [change(pieces) for change in changes]
 
 
 def of_column(name: str, plane: int, value: int, column: int = 0) -> Change:
     """Set a byte of a column's parameters, or with a plane below 0 of its last weights."""
 
-    def change(subject: Subject, pieces: list[Part]) -> None:
-        number = place(subject, name)
-        length = subject.program.steps[number].values["length"]
-        pieces[number][1][(length + plane) * N + column] = value
+    def change(pieces: Edit) -> None:
+        piece = pieces.named(name)
+        piece.payload[(piece["length"] + plane) * N + column] = value
 
     return change
 
@@ -84,33 +76,44 @@ def parameter_s(name: str, value: int) -> Change:
     return both(*(of_column(name, 6, value, column) for column in range(N)))
 
 
+def flagged(name: str, flags: int) -> Change:
+    """Turn flags of the descriptor that computes `name`."""
+
+    def change(pieces: Edit) -> None:
+        pieces.named(name).body[1] ^= flags
+
+    return change
+
+
+def edited(subject: Subject, change: Change | None) -> bytes:
+    """The stream of a subject after the change."""
+    pieces = Edit(subject.program)
+    if change is not None:
+        change(pieces)
+    return bytes(pieces)
+
+
 def changed(number: int, change: Change | None) -> tuple[Subject, bytes]:
     """A subject, and its stream after the change."""
     subject = subjects(config(N))[number]
-    pieces = [(bytearray(body), bytearray(payload)) for body, payload in parts(subject)]
-    if change is not None:
-        change(subject, pieces)
-    return subject, joined(pieces, N)
+    return subject, edited(subject, change)
+
+
+def played(limits: Config, *runs: Run) -> list[tuple[Error, list[int]]]:
+    """How runs end, one after another, and their logits."""
+    with Machine(program(limits), limits, odd=True) as machine:
+        facts = shown(machine, Case(0, "", runs))
+    return [(seen.error, seen.logits.tolist()) for _, seen in facts]
 
 
 def rtl_logits(subject: Subject, stream: bytes, packet: int = ALL) -> tuple[Error, list[int]]:
     run = subject.sound(packet).but(model=Packets.whole(stream, N), logits=None)
-    with Machine(program(config(N)), config(N), odd=True) as machine:
-        ((_, seen),) = shown(machine, Case(0, "", (run,)))
-    return seen.error, seen.logits.tolist()
+    (found,) = played(subject.config, run)
+    return found
 
 
 def sound(subject: Subject, packet: int = ALL) -> list[int]:
     return list(subject.sound(packet).logits or ())
-
-
-def flagged(name: str, flags: int) -> Change:
-    """Turn flags of the descriptor that computes `name`."""
-
-    def change(subject: Subject, pieces: list[Part]) -> None:
-        pieces[place(subject, name)][0][1] ^= flags
-
-    return change
 
 
 #: Name, subject, change, and what the specification says of it; the hardware says NONE.
@@ -233,18 +236,8 @@ def test_a_position_bias_that_is_too_short() -> None:
     )
     for subject, name, value, step, wrong in cases:
         assert list(violations(subject.stream, BIASED)) == []
-        pieces = [(bytearray(body), bytearray(payload)) for body, payload in parts(subject)]
-        set_field(pieces[place(subject, step)][0], name, value)
-        said = list(violations(joined(pieces, N), BIASED))
+        said = list(violations(edited(subject, fields(step, **{name: value})), BIASED))
         assert any(line.endswith(wrong) for line in said), said
-
-
-def gated_logits(subject: Subject, stream: bytes) -> tuple[Error, list[int]]:
-    """Of hardware with gates."""
-    run = subject.sound(ALL).but(model=Packets.whole(stream, N), logits=None)
-    ((_, _, facts),) = shown(program(GATED), GATED, [(Case(0, "", (run,)), (subject,))])
-    (seen,) = facts.runs
-    return seen.error, seen.logits.tolist()
 
 
 @pytest.mark.slow
@@ -253,20 +246,15 @@ def test_a_gate_that_nothing_has_written() -> None:
     plain = next(s for s in subjects(GATED) if not has_gates(s.model))
     gated = next(s for s in subjects(GATED) if has_gates(s.model))
     assert list(violations(gated.stream, GATED)) == list(violations(plain.stream, GATED)) == []
-    pieces = [(bytearray(body), bytearray(payload)) for body, payload in parts(plain)]
-    for (body, _), step in zip(pieces, plain.program.steps):
-        if step.opcode is Opcode.LINEAR:
-            set_field(body, "gate", 255)
-    stream = joined(pieces, N)
+    linears = [step.name for step in plain.program.steps if step.opcode is Opcode.LINEAR]
+    stream = edited(plain, both(*(fields(name, gate=255) for name in linears)))
     assert list(violations(stream, GATED)) == []
-    assert gated_logits(plain, stream) == (Error.NONE, sound(plain))
+    assert rtl_logits(plain, stream) == (Error.NONE, sound(plain))
     gate = next(step.name for step in gated.program.steps if step.name.endswith(".gate"))
-    pieces = [(bytearray(body), bytearray(payload)) for body, payload in parts(gated)]
-    del pieces[place(gated, gate)]
-    stream = joined(pieces, N)
+    stream = edited(gated, lambda pieces: pieces.remove(pieces.named(gate)))
     (said,) = violations(stream, GATED)
     assert "destination has words that nothing has written, for sequences of" in said
-    error, logits = gated_logits(gated, stream)
+    error, logits = rtl_logits(gated, stream)
     assert error is Error.NONE
     assert logits != sound(gated)
 
@@ -274,17 +262,15 @@ def test_a_gate_that_nothing_has_written() -> None:
 @pytest.mark.slow
 def test_what_hardware_does_not_check_of_rotary_positions() -> None:
     subject = next(s for s in subjects(ROTARY) if s.model.rotary)
-    q, tables = (
-        subject.program.steps[place(subject, name)].values for name in ("layer.0.q", "rotary")
-    )
+    q, tables = (Edit(subject.program).named(name) for name in ("layer.0.q", "rotary"))
     assert (q["columns"], q["head_size"], tables["pairs"]) == (8, 4, 4)
     hidden = "layer.0.ffn.hidden"  # of the first tokens, once they are gathered
 
     def of_cos(value: int) -> Change:
         """Set cos of the second lane's first pair."""
 
-        def change(_: Subject, pieces: list[Part]) -> None:
-            payload = pieces[place(subject, "rotary")][1]
+        def change(pieces: Edit) -> None:
+            payload = pieces.named("rotary").payload
             payload[1], payload[1 + N] = value.to_bytes(2, "little", signed=True)
 
         return change
@@ -312,9 +298,7 @@ def test_what_hardware_does_not_check_of_rotary_positions() -> None:
             "head_size is 3: with ROTARY it must be even, 2 or more",
         ),
     ):
-        pieces = [(bytearray(body), bytearray(payload)) for body, payload in parts(subject)]
-        change(subject, pieces)
-        said = list(violations(joined(pieces, N), ROTARY))
+        said = list(violations(edited(subject, change), ROTARY))
         assert [line.partition(": ")[2] for line in said] == [wrong] * bool(wrong)
 
 
@@ -339,12 +323,12 @@ def test_what_is_allowed_depends_on_nothing_else(seed: int, limits: Config) -> N
             row_latency=rng.randrange(1, 9),
             row_silence=rng.choice((0, 30)),
         )
-        cases.append((Case(len(cases), "", (run, foreign, later)), (subject,) * 3))
+        cases.append((run, foreign, later))
     codes = []
-    for case, _, facts in shown(program(limits), limits, cases):
-        first, _, again = ((seen.error, seen.logits.tolist()) for seen in facts.runs)
+    for case in cases:
+        first, _, again = played(limits, *case)
         codes.append(first[0])
-        assert again == first, case.runs[0].model.data.hex()
+        assert again == first, case[0].model.data.hex()
     assert codes.count(Error.NONE) > 100
 
 

@@ -14,7 +14,9 @@ from typing import Any
 from rtl.interface.config import Config
 from sim import verilator
 from sim.design import generated
+from sim.record import recorded
 from tb.generate.folder import Bench, bench_of
+from tb.record import layout
 from tb.scenarios import SMALL_LIMITS
 
 Benches = Callable[[str], tuple[Bench, Path]]
@@ -53,7 +55,10 @@ def bench(unit: str, **settings: Any) -> Bench:
     """The bench of a small unit whose Verilog has a fault behind +fault."""
     design = generated(unit, CONFIG)
     known = json.loads(design.sheet), faulty(unit, design.verilog)
-    return bench_of(unit, CONFIG, **{"stalls": STALLS, "design": known} | settings)
+    settings = {"stalls": STALLS, "design": known} | settings
+    if unit != "accelerator":
+        settings["record"] = recorded(design, CONFIG)
+    return bench_of(unit, CONFIG, **settings)
 
 
 def play(
@@ -128,7 +133,15 @@ def failed(done: subprocess.CompletedProcess[str]) -> str:
 
 def counted(made: Bench, sheet: dict[str, Any]) -> dict[str, int]:
     """Values that must be compared at each port, counted in the files of golden words."""
-    found = {}
+    found: dict[str, int] = {}
+    if "vectors/pins.mem" in made.files:
+        inputs, outputs = layout(sheet["ports"])
+        width = sum(sheet["ports"][name]["width"] for name in (*inputs, *outputs))
+        read = [int(line, 16) >> width for line in made.files["vectors/pins.mem"].split()[:-1]]
+        for place, name in enumerate(outputs):
+            lanes = sheet["ports"][name].get("length", 1)
+            found[name] = lanes * sum(bits >> place & 1 for bits in read)
+        return found
     for path, text in made.files.items():
         port = Path(path).stem
         if not path.startswith("vectors/") or port not in sheet["ports"]:

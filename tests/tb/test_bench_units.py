@@ -1,6 +1,7 @@
-"""The cocotb benches of the units on the generated Verilog, with Icarus at four lanes."""
+"""The cocotb benches of the units on the generated Verilog, whose registers begin with X."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,67 +11,55 @@ from sim.design import generated
 from tests.tb.power_up import unknown
 from tests.tiers import quick
 
-UNITS = ("requantize", "activation", "reciprocal", "rsqrt", "softmax", "layernorm")
-
-
-@pytest.mark.parametrize("unit", quick(UNITS, len(UNITS) - 1))
-def test_icarus(unit: str, real_vectors: Path) -> None:
-    """With vectors of a real review on the shipped model; registers begin with X."""
-    config = Config(lanes=4)
-    design = unknown(generated(unit, config))
-    env = {"VECTORS": str(real_vectors)}
-    passed = run_bench(design, "icarus", config, env=env, variant="power-up")
-    names = {test.name.partition("/")[0] for test in passed}
-    assert "real_reviews" in names
-    assert len(names) > 1
-
-
-@pytest.mark.parametrize("lanes", quick([8, 16, 32], 0))
-@pytest.mark.parametrize("unit", ["requantize", "softmax", "layernorm"])
-def test_more_lanes(unit: str, lanes: int) -> None:
-    run_bench(unit, "icarus", Config(lanes=lanes, hidden=96))
-
-
-@pytest.mark.parametrize("columns", quick([16, 8], 0))
-def test_more_columns(columns: int) -> None:
-    run_bench("matmul", "icarus", Config(lanes=4, columns=columns, hidden=96))
-
-
-@pytest.mark.slow
-def test_wide_operands() -> None:
-    run_bench("matmul", "icarus", Config(lanes=4, hidden=96, precise=True))
+#: Each with all that its hardware may have; sizes that are no power of two.
+EVERY: dict[str, dict[str, Any]] = {
+    "requantize": {},
+    "activation": {},
+    "softmax": {"windows": True},
+    "matmul": {"columns": 8, "precise": True, "dsp_macs": 5, "hidden": 32, "ffn": 32, "tokens": 32},
+    "position_bias": {"tokens": 11, "bias_heads": 3},
+    "reciprocal": {},
+    "rsqrt": {},
+    "layernorm": {"rms_norm": True},
+}
+#: Without an option, with more lanes, with other multipliers.
+MORE: list[tuple[str, str, Config]] = [
+    *((unit, "icarus", Config(lanes=4)) for unit in ("softmax", "layernorm", "matmul")),
+    *((unit, "verilator", Config(lanes=8)) for unit in EVERY if unit != "position_bias"),
+    *(
+        (unit, "icarus", Config(lanes=lanes, hidden=96))
+        for unit in ("requantize", "softmax", "layernorm")
+        for lanes in (16, 32)
+    ),
+    *(("matmul", "verilator", Config(lanes=lanes)) for lanes in (16, 32)),
+    ("matmul", "icarus", Config(lanes=4, columns=16, hidden=96)),
+    ("matmul", "icarus", Config(lanes=4, hidden=96, dsp_macs=0)),
+    ("matmul", "icarus", Config(lanes=4, hidden=96, precise=True)),
+    *((unit, "verilator", Config(lanes=4, **EVERY[unit])) for unit in ("softmax", "layernorm")),
+    ("position_bias", "verilator", Config(lanes=4, **EVERY["position_bias"])),
+]
+NAMES = {
+    "position_bias": {"every_distance", "corners", "reset_in_the_middle"},
+    "layernorm": {"rms_norms", "reset_in_the_middle"},
+}
 
 
 @pytest.mark.parametrize(
-    "simulator",
-    ["icarus", pytest.param("verilator", marks=pytest.mark.slow)],
+    ("unit", "simulator", "config"),
+    quick(
+        [*((unit, "icarus", Config(lanes=4, **EVERY[unit])) for unit in EVERY), *MORE],
+        5,
+    ),
+    ids=str,
 )
-def test_position_bias(simulator: str) -> None:
-    """Of 3 heads and 3 row tiles, neither of them a power of two; it has no real vectors."""
-    config = Config(lanes=4, tokens=11, bias_heads=3)
-    design = unknown(generated("position_bias", config))
-    passed = run_bench(design, simulator, config, variant="power-up")
+def test_unit(unit: str, simulator: str, config: Config, real_vectors: Path) -> None:
+    """With vectors of a real review on the shipped model, where Icarus plays them soon."""
+    design = generated(unit, config)
+    if simulator == "icarus":
+        design = unknown(design)
+    vectors = unit != "position_bias" and (unit, simulator) != ("matmul", "icarus")
+    env = {"VECTORS": str(real_vectors)} if vectors else {}
+    passed = run_bench(design, simulator, config, env=env, variant="power-up")
     names = {test.name.partition("/")[0] for test in passed}
-    assert {"every_distance", "corners", "reset_in_the_middle"} < names
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
-def test_softmax_with_windows(simulator: str) -> None:
-    config = Config(lanes=4, tokens=32, windows=True)
-    design = unknown(generated("softmax", config))
-    run_bench(design, simulator, config, variant="power-up")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
-def test_layernorm_with_rms_norms(simulator: str) -> None:
-    config = Config(lanes=4, tokens=32, rms_norm=True)
-    passed = run_bench("layernorm", simulator, config)
-    assert "rms_norms" in {test.name.partition("/")[0] for test in passed}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("unit", UNITS)
-def test_verilator(unit: str) -> None:
-    run_bench(unit, "verilator", Config(lanes=8))
+    assert names > NAMES.get(unit, set())
+    assert ("real_reviews" in names) == vectors

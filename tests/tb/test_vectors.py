@@ -14,7 +14,7 @@ from tb import vectors
 from tb.cut import UNITS, Tensor, Traced, cut
 from tb.sequences import Sequence
 from tests import zoo
-from tests.ending import exit_code
+from tests.ending import exit_code, refusal
 from tests.golden.reference import (
     ref_layernorm,
     ref_operand,
@@ -157,14 +157,6 @@ def test_a_second_run_replaces_the_first(model_folder: Path, tmp_path: Path) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "vectors"]
 
 
-def refused(capsys: pytest.CaptureFixture, *arguments: object) -> str:
-    assert run_command(*arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
-    return captured.err
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -181,7 +173,8 @@ def test_bad_arguments(
     message: str,
 ) -> None:
     out = tmp_path / "vectors"
-    assert message in refused(capsys, "--quantized", model_folder, "--out", out, *arguments)
+    given = ["--quantized", model_folder, "--out", out, *arguments]
+    assert message in refusal(command.main, list(map(str, given)), capsys)
     assert not out.exists()
 
 
@@ -189,7 +182,8 @@ def test_a_foreign_folder_is_left_alone(
     model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     before = sorted(model_folder.iterdir())
-    message = refused(capsys, "--quantized", model_folder, "--text", "a", "--out", model_folder)
+    given = ["--quantized", str(model_folder), "--text", "a", "--out", str(model_folder)]
+    message = refusal(command.main, given, capsys)
     assert "holds something else than vectors" in message
     assert sorted(model_folder.iterdir()) == before
 
@@ -223,7 +217,7 @@ def test_a_text_is_tokenised_as_the_checkpoint_says(tmp_path: Path) -> None:
         vocabulary=6,
         positions=8,
     )
-    quantized = QuantizedModel(zoo.model("one"), {}, spec, 1.0, tiny.tokenizer(tmp_path), None)
+    quantized = QuantizedModel(zoo.model("one"), {}, spec, tiny.tokenizer(tmp_path), None)
     _, (found,) = command.sequences_of([Review(accented.upper(), None)], quantized, 8)
     assert found.ids == (2, 5, 3)
 

@@ -85,11 +85,13 @@ def compare(out, task, ids):
 
 @pytest.mark.parametrize(
     ("task", "names", "least"),
-    [
-        ("multi-label", "good,bad,text", 80),
-        ("regression", "first,second", 30),
-        ("token-classification", "O,LONG", 80),
-    ],
+    quick(
+        [
+            ("regression", "first,second", 30),
+            ("multi-label", "good,bad,text", 80),
+            ("token-classification", "O,LONG", 80),
+        ]
+    ),
 )
 def test_other_outputs_of_a_checkpoint(task, names, least, trained, reviews, folder):
     _, base = trained("bert", *reviews, *NEW, "--family", "bert")
@@ -113,8 +115,7 @@ def test_other_outputs_of_a_checkpoint(task, names, least, trained, reviews, fol
             ("bert2rtl-transformer", ("classifier.",)),
             ("albert", ("classifier.", "albert.pooler.")),
             ("distilbert", ("classifier.", "pre_classifier.")),
-        ],
-        2,
+        ]
     ),
 )
 def test_a_frozen_encoder_stays(family, trainable, trained, reviews):

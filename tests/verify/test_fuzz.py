@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rtl.compile.edit import Edit
 from rtl.compile.fit import has_gates
 from rtl.interface.operation import Error
 from sim.design import described
@@ -23,7 +24,6 @@ from verify.fuzz.clients import CONTROL, START
 from verify.fuzz.job import Case
 from verify.fuzz.judge import judge
 from verify.fuzz.play import Judged, play, program, shown
-from verify.fuzz.streams import joined, parts, set_field
 from verify.fuzz.subject import POOL, config, subjects
 
 #: Deliberate faults: part of rtl/, what it says, what the fault says, a kind that shows it.
@@ -114,9 +114,10 @@ FLAGS = ("-MAKEFLAGS", "OPT_FAST=-O0")
 QUICK = "the request of this cycle is not awaited"
 
 
+#: What is played on an accelerator of its own that has each option.
 EVERY: dict[str, Any] = {
     **dict.fromkeys(("precise", "windows", "rms_norm", "gated"), True),
-    "bias_heads": 1,
+    "bias_heads": 2,
     "rotary_pairs": 8,
 }
 
@@ -126,8 +127,9 @@ EVERY: dict[str, Any] = {
     [
         *quick(
             [
-                (4, None, {}, 200),
+                (4, None, EVERY, 200),
                 (4, 16, EVERY, 500),
+                (4, None, {}, 500),
                 (8, None, {}, 500),
                 (4, 8, {}, 500),
             ]
@@ -177,7 +179,7 @@ def test_a_deliberate_fault_is_found(name: str) -> None:
 
 def test_start_in_every_cycle_around_the_end() -> None:
     """It is refused while the inference runs, or begins the next one; neither is a failure."""
-    limits = config(4)
+    limits = config(4, **EVERY)
     rng, subject = Random(1), subjects(limits)[0]
     first, second = (subject.sound(rng.randrange(POOL)) for _ in range(2))
 
@@ -205,17 +207,17 @@ def test_a_case_stands_alone() -> None:
 
 
 def test_one_case_is_played_again(capsys: pytest.CaptureFixture[str]) -> None:
-    has = {"windows": True, "rms_norm": True, "gated": True, "bias_heads": 2, "rotary_pairs": 8}
-    whole = command.reproducer(1, Judged(config(4, precise=True, **has), 7, "field", [], ()))
-    assert (
-        whole == "python -m verify.fuzz --seed 1 --lanes 4 --precise --bias-heads 2 --windows "
-        "--rms-norm --gated --rotary-pairs 8 --case 7"
+    plain, wide, whole = (
+        command.reproducer(1, Judged(limits, 7, "field", [], ()))
+        for limits in (config(4), config(4, 8), config(4, **EVERY))
     )
-    wide = command.reproducer(1, Judged(config(4, 8), 7, "field", [], ()))
+    assert plain == "python -m verify.fuzz --seed 1 --lanes 4 --case 7"
     assert wide == "python -m verify.fuzz --seed 1 --lanes 4 --columns 8 --case 7"
-    again = command.reproducer(1, Judged(config(4), 7, "field", [], ()))
-    assert again == "python -m verify.fuzz --seed 1 --lanes 4 --case 7"
-    assert command.main(again.split()[3:]) == 0
+    assert whole == (
+        "python -m verify.fuzz --seed 1 --lanes 4 --precise --bias-heads 2 --windows --rms-norm "
+        "--gated --rotary-pairs 8 --case 7"
+    )
+    assert command.main(whole.split()[3:]) == 0
     assert "1 case in " in capsys.readouterr().out
 
 
@@ -293,16 +295,18 @@ def test_the_account_of_sound_streams_and_of_one_mistake_each(lanes: int) -> Non
         model = Packets.whole(stream, lanes)
         return set(account(model, run.tokens, run.row_words, subject.config).codes)
 
-    pieces = parts(subject)
-    assert joined(pieces, lanes) == subject.stream
-    assert codes(joined([pieces[0], pieces[-1]], lanes)) == {Error.FORMAT}
-    assert codes(joined(pieces[:-1], lanes)) == {Error.TRUNCATED}
-    assert codes(joined(pieces, lanes) + bytes(lanes)) == {Error.OVERRUN}
+    pieces = Edit(subject.program)
+    assert bytes(pieces) == subject.stream
+    for kept, code in ((slice(1, -1), Error.FORMAT), (slice(-1, None), Error.TRUNCATED)):
+        cut = Edit(subject.program)
+        del cut[kept]
+        assert codes(bytes(cut)) == {code}
+    assert codes(subject.stream + bytes(lanes)) == {Error.OVERRUN}
     for place in (Random(1).randrange(len(subject.stream)), len(subject.stream) - 1):
         broken = bytearray(subject.stream)
         broken[place] ^= 1
         assert codes(bytes(broken)) == {Error.CRC}
     for name, value, code in (("labels", 0, Error.LIMIT), ("version", 9, Error.FORMAT)):
-        changed = parts(subject)
-        set_field(changed[0][0], name, value)
-        assert codes(joined(changed, lanes)) == {code}
+        changed = Edit(subject.program)
+        changed[0][name] = value
+        assert codes(bytes(changed)) == {code}

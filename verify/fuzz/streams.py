@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from random import Random
 
-from cli.errors import UserError
-
+from rtl.compile.edit import Edit
 from rtl.interface.command import (
-    DESCRIPTOR_BYTES,
     FIELDS,
     Opcode,
-    descriptor_bytes,
     descriptor_words,
 )
 from rtl.interface.operation import Error
@@ -20,64 +16,13 @@ from sim.machine.inference import Packets
 from verify.fuzz.job import Run
 from verify.fuzz.subject import Subject, subjects
 
-Part = tuple[bytearray, bytearray]
-"""A descriptor without CRC and padding (28 bytes), and its payload."""
-
-BODY = DESCRIPTOR_BYTES - 4
-
-
-def parts(subject: Subject) -> list[Part]:
-    """The program cut into descriptors and payloads."""
-    found, at, begins = [], 0, descriptor_bytes(subject.width)
-    for step in subject.program.steps:
-        size = len(step.payload) + -len(step.payload) % subject.width
-        body = subject.stream[at : at + BODY]
-        payload = subject.stream[at + begins :][:size]
-        found.append((bytearray(body), bytearray(payload)))
-        at += begins + size
-    return found
-
-
-def joined(pieces: list[Part], width: int) -> bytes:
-    """The stream of these parts, each descriptor with its CRC and padding."""
-    stream, crc = bytearray(), 0
-    padding = bytes(descriptor_bytes(width) - DESCRIPTOR_BYTES)
-    for body, payload in pieces:
-        crc = zlib.crc32(body, crc)
-        seal = crc.to_bytes(4, "little") + padding
-        stream += body + seal + payload
-        crc = zlib.crc32(payload, zlib.crc32(seal, crc))
-    return bytes(stream)
-
-
-def set_field(body: bytearray, name: str, value: int) -> None:
-    """Write a field of a descriptor, cut to its bytes."""
-    at = 2
-    for field in FIELDS[Opcode(body[0])]:
-        if field.name == name:
-            value &= (1 << 8 * field.bytes) - 1
-            body[at : at + field.bytes] = value.to_bytes(field.bytes, "little")
-            return
-        at += field.bytes
-    raise UserError(f"{Opcode(body[0]).name} has no field {name}")
-
-
-def field_of(body: bytearray, name: str) -> int:
-    """A field of a descriptor."""
-    at = 2
-    for field in FIELDS[Opcode(body[0])]:
-        if field.name == name:
-            return int.from_bytes(body[at : at + field.bytes], "little")
-        at += field.bytes
-    raise UserError(f"{Opcode(body[0]).name} has no field {name}")
-
 
 def _with(run: Run, stream: bytes, width: int) -> Run:
     return run.but(model=Packets.whole(stream, width), logits=None)
 
 
-def _played(run: Run, pieces: list[Part], subject: Subject) -> Run:
-    return _with(run, joined(pieces, subject.width), subject.width)
+def _played(run: Run, pieces: Edit) -> Run:
+    return _with(run, bytes(pieces), pieces.width)
 
 
 def bit_without_crc(rng: Random, subject: Subject, run: Run) -> Run:
@@ -90,37 +35,38 @@ def bit_without_crc(rng: Random, subject: Subject, run: Run) -> Run:
 
 def bits_of_a_descriptor(rng: Random, subject: Subject, run: Run) -> Run:
     """One to three flipped bits in one descriptor."""
-    pieces = parts(subject)
-    body, _ = rng.choice(pieces)
+    pieces = Edit(subject.program)
+    body = rng.choice(pieces).body
     for _ in range(rng.randint(1, 3)):
-        bit = rng.randrange(8 * BODY)
+        bit = rng.randrange(8 * len(body))
         body[bit // 8] ^= 1 << bit % 8
-    return _played(run, pieces, subject)
+    return _played(run, pieces)
 
 
 def payload(rng: Random, subject: Subject, run: Run) -> Run:
     """Random payloads under sound descriptors."""
-    pieces = parts(subject)
-    for _, content in rng.sample(pieces, rng.randint(1, len(pieces))):
+    pieces = Edit(subject.program)
+    for piece in rng.sample(pieces, rng.randint(1, len(pieces))):
+        content = piece.payload
         if rng.random() < 0.5:
             content[:] = rng.randbytes(len(content))
         elif content:
             content[:] = bytes([rng.choice((0, 1, 127, 128, 255))]) * len(content)
-    return _played(run, pieces, subject)
+    return _played(run, pieces)
 
 
 def field(rng: Random, subject: Subject, run: Run) -> Run:
     """One to three fields: next to a limit, next to what they were, or anything."""
-    pieces, config = parts(subject), subject.config
+    pieces, config = Edit(subject.program), subject.config
     edges = (
         0, 1, 2, config.lanes, config.tokens, config.hidden, config.ffn, config.labels,
         config.bank_words, 2 * config.bank_words, 4 * config.bank_words, config.x_words,
         config.weight_words, 255, 256, 65535, (1 << 24) - 1,
     )  # fmt: skip
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        body, _ = rng.choice([piece for piece in pieces if FIELDS[Opcode(piece[0][0])]])
-        name, size = rng.choice(FIELDS[Opcode(body[0])])
-        old = field_of(body, name)
+        piece = rng.choice([piece for piece in pieces if FIELDS[Opcode(piece.body[0])]])
+        name, size = rng.choice(FIELDS[Opcode(piece.body[0])])
+        old = piece[name]
         value = rng.choice(
             (
                 old + rng.choice((-2, -1, 1, 2, config.lanes, -config.lanes)),
@@ -129,30 +75,30 @@ def field(rng: Random, subject: Subject, run: Run) -> Run:
                 old ^ 1 << rng.randrange(8 * size),
             )
         )
-        set_field(body, name, value)
-    return _played(run, pieces, subject)
+        piece[name] = value
+    return _played(run, pieces)
 
 
 def flags(rng: Random, subject: Subject, run: Run) -> Run:
     """Flags set, cleared or random."""
-    pieces = parts(subject)
+    pieces = Edit(subject.program)
     for _ in range(rng.choice((1, 1, 2))):
-        body, _ = rng.choice(pieces)
+        body = rng.choice(pieces).body
         body[1] = rng.randrange(256) if rng.random() < 0.2 else body[1] ^ 1 << rng.randrange(8)
-    return _played(run, pieces, subject)
+    return _played(run, pieces)
 
 
 def opcode(rng: Random, subject: Subject, run: Run) -> Run:
     """Another opcode over the same fields."""
-    pieces = parts(subject)
-    body, _ = rng.choice(pieces)
-    body[0] = rng.choice((0, *Opcode, rng.randrange(256)))
-    return _played(run, pieces, subject)
+    pieces = Edit(subject.program)
+    piece = rng.choice(pieces)
+    piece.body[0] = rng.choice((0, *Opcode, rng.randrange(256)))
+    return _played(run, pieces)
 
 
 def order(rng: Random, subject: Subject, run: Run) -> Run:
     """Descriptors in another order."""
-    pieces = parts(subject)
+    pieces = Edit(subject.program)
     if rng.random() < 0.6:
         a = rng.randrange(len(pieces))
         b = min(a + 1, len(pieces) - 1) if rng.random() < 0.5 else rng.randrange(len(pieces))
@@ -161,44 +107,44 @@ def order(rng: Random, subject: Subject, run: Run) -> Run:
         inner = pieces[1:-1]
         rng.shuffle(inner)
         pieces[1:-1] = inner
-    return _played(run, pieces, subject)
+    return _played(run, pieces)
 
 
 def missing(rng: Random, subject: Subject, run: Run) -> Run:
     """One to three descriptors left out, or all between HEADER and END."""
-    pieces = parts(subject)
+    pieces = Edit(subject.program)
     if rng.random() < 0.1:
-        pieces = [pieces[0], pieces[-1]]
+        del pieces[1:-1]
     for _ in range(min(rng.choice((1, 1, 2, 3)), len(pieces) - 2)):
         del pieces[rng.randrange(len(pieces))]
-    return _played(run, pieces, subject)
+    return _played(run, pieces)
 
 
 def doubled(rng: Random, subject: Subject, run: Run) -> Run:
     """One to three descriptors twice, at the same place or elsewhere."""
-    pieces = parts(subject)
+    pieces = Edit(subject.program)
     for _ in range(rng.choice((1, 1, 2, 3))):
         at = rng.randrange(len(pieces))
         to = at if rng.random() < 0.5 else rng.randrange(len(pieces) + 1)
         pieces.insert(to, pieces[at])
-    return _played(run, pieces, subject)
+    return _played(run, pieces)
 
 
 def of_two_models(rng: Random, subject: Subject, run: Run) -> Run:
     """Descriptors of another model between its own."""
-    pieces, other = parts(subject), parts(rng.choice(subjects(subject.config)))
+    pieces, other = Edit(subject.program), Edit(rng.choice(subjects(subject.config)).program)
     for _ in range(rng.randint(1, 3)):
         pieces[rng.randrange(len(pieces))] = rng.choice(other)
-    return _played(run, pieces, subject)
+    return _played(run, pieces)
 
 
 def row_width(rng: Random, subject: Subject, run: Run) -> Run:
     """EMBED asks for another width than the memory's rows have."""
-    pieces, config = parts(subject), subject.config
-    (embed,) = [body for body, _ in pieces if body[0] == Opcode.EMBED]
+    pieces, config = Edit(subject.program), subject.config
+    (embed,) = [piece for piece in pieces if piece.body[0] == Opcode.EMBED]
     if rng.random() < 0.5:
-        set_field(embed, "channels", rng.randint(1, config.hidden))
-        return _played(run, pieces, subject).but(others=frozenset({Error.ROW}))
+        embed["channels"] = rng.randint(1, config.hidden)
+        return _played(run, pieces).but(others=frozenset({Error.ROW}))
     words = rng.randint(1, max(2 * config.hidden // config.lanes, 2))
     return run.but(row_words=words, logits=None, others=frozenset({Error.ROW}))
 
@@ -226,15 +172,13 @@ def noise(rng: Random, subject: Subject, run: Run) -> Run:
 
 def header_fields(rng: Random, subject: Subject, run: Run) -> Run:
     """A field of the HEADER."""
-    pieces = parts(subject)
-    body = pieces[0][0]
+    pieces = Edit(subject.program)
+    header = pieces[0]
     name, size = rng.choice(FIELDS[Opcode.HEADER])
     limit = getattr(subject.config, name, 1)
-    value = rng.choice(
-        (0, limit, limit + 1, field_of(body, name) + 1, rng.randrange(1 << 8 * size))
-    )
-    set_field(body, name, value)
-    return _played(run, pieces, subject)
+    value = rng.choice((0, limit, limit + 1, header[name] + 1, rng.randrange(1 << 8 * size)))
+    header[name] = value
+    return _played(run, pieces)
 
 
 Variation = Callable[[Random, Subject, Run], Run]

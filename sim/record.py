@@ -1,0 +1,46 @@
+"""What the cocotb bench of a unit gives and reads, for benches that need no Python."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from golden.model import Model
+from rtl.interface.config import Config
+from sim.bench import run_bench
+from sim.design import Design
+from tb import cut, vectors
+from tb.record import Record
+from tb.sequences import Sequence as Tokens
+
+
+def recorded(
+    design: Design,
+    config: Config,
+    reviews: Sequence[tuple[Model, Tokens]] = (),
+    limit: int = vectors.LIMIT,
+) -> Record:
+    """The bench of a unit without streams on Icarus, with vectors of the reviews.
+
+    Parameters
+    ----------
+    limit
+        Values or rows that are cut out of each tensor of a review.
+
+    Raises
+    ------
+    SimulatorError, BenchError
+        As `sim.bench.run_bench`.
+    """
+    with tempfile.TemporaryDirectory(prefix="bert2rtl-record-") as folder:
+        file = Path(folder) / "pins"
+        env = {"RECORD": str(file)}
+        if reviews and design.name in cut.UNITS:
+            env["VECTORS"] = str(Path(folder) / "vectors")
+            (model, _), *_ = reviews
+            texts = [review for _, review in reviews]
+            vectors.write(Path(env["VECTORS"]), model, texts, [design.name], limit, {})
+        passed = run_bench(design, "icarus", config, env=env)
+        played = dict.fromkeys(test.name.partition("/")[0] for test in passed)
+        return Record(file.read_text(encoding="ascii"), list(played))
