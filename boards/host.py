@@ -27,7 +27,7 @@ from driver.bert2rtl import DeviceError, DmaAccelerator
 from golden.identity import identity_of
 from quant.images.data import load
 from quant.measure.metrics import shown
-from quant.measure.tasks import answer, task_of
+from quant.measure.tasks import task_of
 from quant.model.spec import TEXTS
 from quant.quantized_model import QuantizedModel
 from quant.texts.data_file import Review, add_columns, layout_of
@@ -281,7 +281,8 @@ def _command(options: argparse.Namespace) -> None:
         codes = np.array(logits)
         if len(codes) > len(spec.labels):
             codes = codes.reshape(-1, len(spec.labels))
-        values = answer(spec, tokens, (codes * texts.logit_scale).astype(np.float32), codes)
+        scaled = (codes * texts.logit_scale).astype(np.float32)
+        values = task_of(spec).answer(spec, tokens, scaled, codes)
         if tokens.dropped:
             print(
                 f"warning: text {number} is cut after {len(tokens.ids)} tokens, {tokens.dropped} "

@@ -93,7 +93,8 @@ def _command(options: argparse.Namespace) -> None:
     tokens = texts.tokens(options.review, None, config.tokens)
     logits = golden(texts.model, tokens.ids, tokens.types, np.ones_like(tokens.ids))
     for name, logit in zip(texts.spec.labels, np.ravel(logits)):
-        if not re.search(rf"^{re.escape(name)} +{logit} ", shown.getvalue(), re.MULTILINE):
+        said = rf"^integer logits {re.escape(name)} +{logit:,}$"
+        if not re.search(said, shown.getvalue(), re.MULTILINE):
             raise Different(f"the logit of {name} is {logit} in golden, not on the board")
     print("logits as golden's")
 

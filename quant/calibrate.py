@@ -29,38 +29,25 @@ from golden import encoder, fast, store
 from golden.fast import integer
 from golden.fast.watching import TracedEngine
 from golden.model import Model
-from quant import reader, which
-from quant.foreign import hub
+from quant import which
 from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, load, say
 from quant.foreign.proof import proving, said
-from quant.foreign.tokenizer import Tokens, together
+from quant.foreign.tokenizer import Tokens, placed, together
 from quant.foreign.tokenizer import encode as encode_text
 from quant.images import data as images
 from quant.measure.compare import TensorError, answering, compare, softmax_errors, table
-from quant.measure.tasks import likeness, task_of
-from quant.measure.verdict import judge
+from quant.measure.tasks import ADVICE, judge, likeness, task_of
 from quant.model import float_model
-from quant.model.spec import (
-    EMBEDDING,
-    LABELLED,
-    QUESTION_ANSWERING,
-    TASKS,
-    TEXT_SIDE,
-    Arrays,
-    EncoderSpec,
-    Floats,
-)
-from quant.quantize import decode, given, rounding
+from quant.model.spec import EMBEDDING, LABELLED, QUESTION_ANSWERING, TASKS, EncoderSpec, Floats
 from quant.quantize import encoder as quantizing
 from quant.quantize import options as remedying
+from quant.quantize import rounding
 from quant.quantize.encoder import Quantized, correct_logits, with_tokens
-from quant.quantize.given import TABLE
 from quant.quantize.observers import Observer, Observing
 from quant.quantize.options import NONE, REMEDIES, Options, applicable, idle
 from quant.quantize.quantizers import SCORE_LIMIT, CalibrationError, require_softmax
 from quant.quantize.rewriting import REWRITINGS, Rewritten, rewrite
 from quant.quantize.splitting import Split
-from quant.texts.corpora import CORPORA
 from quant.texts.data_file import Review, add_columns, layout_of
 
 SAMPLES = 128
@@ -88,15 +75,10 @@ examples:
 
 
 def default_data(spec: EncoderSpec) -> str:
-    """The corpus that a checkpoint is calibrated on unless --data says otherwise.
-
-    Raises ValueError where no corpus at hand has such texts.
-    """
+    """The corpus that --data is by default; UserError where none at hand has such inputs."""
     if spec.task == QUESTION_ANSWERING:
-        raise UserError(
-            "a model that answers questions needs questions with their texts: give --data FILE "
-            "with the columns question and context"
-        )
+        needs = "a model that answers questions needs questions with their texts"
+        raise UserError(f"{needs}: give --data FILE with the columns question and context")
     return images.usual(spec.inputs, SENTENCES if spec.task == EMBEDDING else DEFAULT_DATA)
 
 
@@ -105,26 +87,20 @@ def encode(texts: Sequence[Review], checkpoint: Checkpoint, max_tokens: int) -> 
 
     Warns where most of them are unknown to the tokenizer.
     """
-    its = reader.of_checkpoint(checkpoint)
-    found = [
-        encode_text(checkpoint.spec, its, review.content, review.pair, max_tokens)
-        for review in texts
-    ]
-    if checkpoint.resolved is not None and "unk" in checkpoint.resolved.special:
-        every = np.concatenate([np.empty(0, np.int32), *(tokens.ids for tokens in found)])
-        unknown = np.count_nonzero(every == checkpoint.resolved.special["unk"])
-        if unknown > len(every) * UNKNOWN:
-            stage(
-                f"warning: {unknown / len(every):.0%} of the tokens are unknown to the tokenizer: "
-                "with --data FILE give texts as the model was trained on"
-            )
+    spec, its, resolved = checkpoint.spec, which.of_checkpoint(checkpoint), checkpoint.resolved
+    found = [encode_text(spec, its, one.content, one.pair, max_tokens) for one in texts]
+    if found and resolved is not None and "unk" in resolved.special:
+        every = np.concatenate([tokens.ids for tokens in found])
+        unknown = np.mean(every == resolved.special["unk"])
+        if unknown > UNKNOWN:
+            what = f"{unknown:.0%} of the tokens are unknown to the tokenizer"
+            stage(f"warning: {what}: with --data FILE give texts as the model was trained on")
     return found
 
 
 def observe_all(
     checkpoint: Checkpoint,
     texts: Sequence[Tokens],
-    *,
     observers: dict[str, Observer] | None = None,
     advance: Callable[[int], object] = lambda _: None,
 ) -> tuple[dict[str, Observer], Floats]:
@@ -136,23 +112,21 @@ def observe_all(
     The model runs in float64. In float32 the last bit depends on the processor and the number of
     threads, which would reach some of the rounded multipliers; here every machine gets the same.
     """
-    doubles = float_model.Doubles(checkpoint.arrays)
+    doubles = replace(checkpoint, arrays=float_model.Doubles(checkpoint.arrays))
     observers = {} if observers is None else observers
     trace = Observing(observers, checkpoint.spec)
     logits = []
     for some in together(texts, TOGETHER):
-        logits.append(run_floats(checkpoint.spec, doubles, some, trace))
+        logits.append(run_floats(doubles, some, trace))
         advance(tokens_of(some))
     return observers, np.vstack(logits)
 
 
-def run_floats(
-    spec: EncoderSpec, arrays: Arrays, texts: Sequence[Tokens], trace: float_model.Trace | None
-) -> Floats:
+def run_floats(checkpoint: Checkpoint, texts: Sequence[Tokens], trace: float_model.Trace) -> Floats:
     """The float model's logits of some texts, [n, C]."""
     ids, types = (np.concatenate([getattr(t, name) for t in texts]) for name in ("ids", "types"))
     lengths = [len(text.ids) for text in texts]
-    return float_model.run(spec, arrays, ids, types, trace=trace, lengths=lengths)
+    return float_model.run(checkpoint.spec, checkpoint.arrays, ids, types, trace, lengths)
 
 
 def tokens_of(texts: Sequence[Tokens]) -> int:
@@ -167,8 +141,23 @@ def check(
 ) -> dict[str, TensorError]:
     """The error of every tensor of the integer model on these texts.
 
-    The traces are those of the fast engine, and on the shortest texts compared with golden's own.
     Raises CalibrationError where scores that saturate change the softmax of a head too much.
+    """
+    errors, changes = traced(checkpoint, quantized, texts, advance)
+    for i, change in enumerate(changes):
+        require_softmax(f"layer.{i}.scores", change)
+    return errors
+
+
+def traced(
+    checkpoint: Checkpoint,
+    quantized: Quantized,
+    texts: Sequence[Tokens],
+    advance: Callable[[int], object] = lambda _: None,
+) -> tuple[dict[str, TensorError], Floats]:
+    """The error of every tensor, and how much saturation changes the softmax [layers, heads].
+
+    The traces are those of the fast engine, and on the shortest texts compared with golden's own.
     """
     spec, model = checkpoint.spec, quantized.model
     errors: dict[str, TensorError] = {}
@@ -177,17 +166,16 @@ def check(
     plain = PLAIN
     for some in together(sorted(texts, key=lambda text: len(text.ids)), TRACED):
         floats: float_model.Trace = {}
-        run_floats(spec, checkpoint.arrays, some, floats)
+        run_floats(checkpoint, some, floats)
         integers = engine.trace_batch([t.ids for t in some], [t.types for t in some])
         for text, codes in zip(some[:plain], integers):
             expected: dict[str, Any] = {}
             encoder.run(model, text.ids, text.types, trace=expected)
             for name in expected:
                 if not np.array_equal(expected[name], codes[name]):  # as tests hold it to be
-                    raise CalibrationError(
-                        f"{name}: golden.fast gives other integers than golden on this machine: "
-                        "run python -m pytest tests/golden and report what it prints"
-                    )
+                    what = f"{name}: golden.fast gives other integers than golden on this machine"
+                    run = "run python -m pytest tests/golden and report what it prints"
+                    raise CalibrationError(f"{what}: {run}")
         plain = max(0, plain - len(some))
         exact = float_model.by_text(spec, floats, [len(text.ids) for text in some])
         for values, codes in zip(exact, integers, strict=True):
@@ -195,9 +183,7 @@ def check(
             for i in range(len(changes)):
                 changes[i] += softmax_errors(model, i, codes).sum(axis=-1)
         advance(tokens_of(some))
-    for i, change in enumerate(changes / tokens_of(texts)):
-        require_softmax(f"layer.{i}.scores", change)
-    return errors
+    return errors, changes / tokens_of(texts)
 
 
 @dataclass(frozen=True)
@@ -222,11 +208,10 @@ def observe(
 ) -> tuple[Observed, Observed]:
     """What is observed on the first texts, on which remedies are chosen, and on all of them."""
     bar = bar or Bar("", 0, shown=False)
-    table = checkpoint.arrays[TABLE]
+    table = checkpoint.arrays["embedding.token"]
     furthest = np.maximum(table.max(axis=1), -table.min(axis=1)).argmax()
     rows = np.unique(np.concatenate([*(text.ids for text in texts), [furthest]]))
-    spec = replace(checkpoint.spec, vocabulary=len(rows))
-    compact = replace(checkpoint, spec=spec, arrays=checkpoint.arrays | {TABLE: table[rows]})
+    compact = checkpoint.with_tokens(table[rows])
     texts = [replace(text, ids=np.searchsorted(rows, text.ids).astype(np.int32)) for text in texts]
     tokens = np.cumsum([len(text.ids) for text in texts])
     few = 1 + int(np.searchsorted(tokens[:-1], remedying.TOKENS))
@@ -270,16 +255,14 @@ def quantize(observed: Observed, options: Options) -> Made:
     return quantized, logits + np.array(quantized.info["logit_correction"])
 
 
-def _rewritten(
-    observed: Observed, names: frozenset[str]
-) -> tuple[Arrays | Rewritten, dict[str, Observer]]:
+def _rewritten(observed: Observed, names: frozenset[str]) -> tuple[Rewritten, dict[str, Observer]]:
     """A rewritten encoder and what was seen of it, moved and scaled by the channel as its tensors.
 
     Scores of centred keys need another look where the checkpoint's own do not fit 16 bits.
     """
     checkpoint, observers = observed.checkpoint, observed.observers
     if not names:
-        return checkpoint.arrays, observers
+        return Rewritten(checkpoint.arrays), observers
     found = rewrite(checkpoint.spec, checkpoint.arrays, observers, names)
     if all(observers[name].amplitude <= SCORE_LIMIT for name in found.row_constants):
         seen = {name: frame for name, frame in found.frames.items() if name in observers}
@@ -292,8 +275,8 @@ def _rewritten(
 def distance(observed: Observed, made: Made) -> float:
     """The distance of the integer logits from the float ones on the texts."""
     quantized, logits = made
-    scale = decode.scale(quantized.info["tensors"]["logits"])
-    return task_of(observed.checkpoint.spec).distance(logits * scale, observed.exact)
+    task = task_of(observed.checkpoint.spec)
+    return task.distance(logits * quantized.logit_scale, observed.exact)
 
 
 def choose(observed: Observed, options: Options) -> tuple[Options, dict[str, float], Made | None]:
@@ -317,26 +300,20 @@ def choose(observed: Observed, options: Options) -> tuple[Options, dict[str, flo
         return found
 
     chosen, trials = remedying.choose(applicable(observed.checkpoint.spec), error)
-    return (
-        replace(options, remedies=chosen),
-        {"+".join(names) or NONE: found for names, found in trials.items() if found < inf},
-        best[0][1] if best else None,
-    )
+    listed = {"+".join(names) or NONE: found for names, found in trials.items() if found < inf}
+    return replace(options, remedies=chosen), listed, best[0][1] if best else None
 
 
 def calibrate(
-    checkpoint: Checkpoint,
-    texts: Sequence[Tokens],
-    options: Options,
-    source: dict[str, Any],
+    checkpoint: Checkpoint, texts: Sequence[Tokens], options: Options, source: dict[str, Any]
 ) -> tuple[Quantized, dict[str, TensorError]]:
     """Observe, quantize and check; ``source`` says in the description where the texts came from.
 
-    A model that quant.measure.verdict finds poor is said on stderr, with what to try. One of images
+    A model that quant.measure.tasks finds poor is said on stderr, with what to try. One of images
     or rows has no table of tokens but zeros, which the rows of an input take the place of.
     """
     tokens, spec = tokens_of(texts), checkpoint.spec
-    checkpoint, texts = given.placed(checkpoint, texts)
+    _, checkpoint, texts = placed(checkpoint, texts)
     begins = f"calibrating on {len(texts):,} {spec.inputs}, {tokens:,} tokens"
     tried = 0 if options.remedies is not None else len(applicable(spec)) + 2
     expected = 4 * tokens + 2 * tried * min(tokens, remedying.TOKENS)
@@ -347,25 +324,21 @@ def calibrate(
     verdict = judge(errors, alike, len(texts), spec.task, spec.inputs)
     if spec.given:
         quantized = with_tokens(quantized, np.zeros((spec.vocabulary, spec.hidden), np.float32))
+    about: dict[str, Any] = {"directory": str(checkpoint.directory), "sha256": checkpoint.sha256}
+    about |= {"task": checkpoint.asked, "difference": checkpoint.difference}
     quantized.info.update(
-        {
-            "tool": f"bert2rtl {version()}",
-            "checkpoint": {
-                "directory": str(checkpoint.directory),
-                "sha256": checkpoint.sha256,
-                "task": checkpoint.asked,
-                "difference": checkpoint.difference,
-            },
-            **reader.facts(checkpoint),
-            "spec": spec.to_json(),
-            "calibration": source | {"texts": len(texts), "tokens": tokens} | asdict(options),
-            "trials": trials,
-            "verdict": verdict.to_json(),
-            "check": {name: error.to_json() for name, error in errors.items()},
-        }
+        tool=f"bert2rtl {version()}",
+        checkpoint=about,
+        **which.facts(checkpoint),
+        spec=spec.to_json(),
+        calibration=source | {"texts": len(texts), "tokens": tokens} | asdict(options),
+        trials=trials,
+        verdict=verdict,
+        check={name: error.to_json() for name, error in errors.items()},
     )
-    if not verdict.good:
-        print(verdict, file=sys.stderr)
+    if not verdict["good"]:
+        lines = [*(f"warning: {line}" for line in verdict["findings"]), f"try: {ADVICE}"]
+        print(*lines, sep="\n", file=sys.stderr)
     return quantized, errors
 
 
@@ -383,9 +356,8 @@ def _chosen(
     if first is not observed:
         made = None  # by fewer texts
     quantized, logits = made or quantize(observed, options)
-    scale = decode.scale(quantized.info["tensors"]["logits"])
-    alike = likeness(spec, observed.texts, logits, scale, observed.exact)
-    return options, trials, with_tokens(quantized, checkpoint.arrays[TABLE]), alike
+    alike = likeness(spec, observed.texts, logits, quantized.logit_scale, observed.exact)
+    return options, trials, with_tokens(quantized, checkpoint.arrays["embedding.token"]), alike
 
 
 def save(quantized: Quantized, checkpoint: Checkpoint, out: Path) -> None:
@@ -396,7 +368,7 @@ def save(quantized: Quantized, checkpoint: Checkpoint, out: Path) -> None:
     """
     if not out.resolve().is_relative_to(Path.cwd()):
         quantized.info["checkpoint"]["directory"] = str(checkpoint.directory.absolute())
-    reader.save(checkpoint, out)
+    which.save(checkpoint, out)
     store.save(quantized.model, out, quantized.info)
 
 
@@ -448,10 +420,8 @@ def calibrate_into(
     reviews = images.load(spec.inputs, data, SPLIT, layout=layout, task=spec.task)
     texts = encode(reviews[: options.samples], checkpoint, options.tokens)
     if len(texts) < FEW:
-        stage(
-            f"warning: {len(texts):,} {spec.inputs} are few: ranges that they do not reach are cut "
-            f"off; give {FEW} or more, {SAMPLES} are read by default"
-        )
+        few = f"{len(texts):,} {spec.inputs} are few: ranges that they do not reach are cut off"
+        stage(f"warning: {few}; give {FEW} or more, {SAMPLES} are read by default")
     source = {"data": data, "max_tokens": options.tokens}
     source |= {"split": SPLIT} if data in images.NAMED else {}
     choices = Options(remedies=options.remedies, precise=options.precise)
@@ -462,18 +432,12 @@ def calibrate_into(
 
 
 def parser() -> Parser:
-    result = Parser(
-        "quant.calibrate", "Turn a fine-tuned checkpoint into an integer model.", EXAMPLES
-    )
+    what = "Turn a fine-tuned checkpoint into an integer model."
+    result = Parser("quant.calibrate", what, EXAMPLES)
     add_model(result)
-    add_task(result)
-    what = (
-        f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .tsv, .jsonl, "
-        f".txt or .parquet file (default: {DEFAULT_DATA}; of an encoder that makes embeddings "
-        f"{SENTENCES}); of a model of images {images.DIGITS}, a folder, a table of files; of one "
-        "of rows a folder or a table of .npy files"
-    )
-    result.add_argument("--data", metavar="NAME|FILE", help=what)
+    which.add_task(result)
+    default = f"{DEFAULT_DATA}; of an encoder that makes embeddings {SENTENCES}"
+    images.add_data(result, default, " (its training split)")
     what = f"number of texts (default: {SAMPLES})"
     result.add_argument("--samples", type=positive, default=SAMPLES, metavar="N", help=what)
     add_tokens(result, MAX_TOKENS)
@@ -489,16 +453,6 @@ def parser() -> Parser:
     add_json(result)
     add_columns(result)
     return result
-
-
-def add_task(group: Parser) -> None:
-    """--task: of the commands that read a checkpoint."""
-    what = (
-        "purpose of the checkpoint, where its own files do not say so or its head is not wanted: "
-        f"{', '.join(TASKS)}; {EMBEDDING} leaves out any head; {TEXT_SIDE} takes the text side of "
-        "a whole CLIP, else the image side"
-    )
-    group.add_argument("--task", choices=(*TASKS, TEXT_SIDE), metavar="NAME", help=what)
 
 
 def remedies(text: str) -> tuple[str, ...] | None:
@@ -517,27 +471,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(lambda: calibrate_command(parser().parse_args(arguments)))
 
 
-def calibrate_command(options: argparse.Namespace) -> int:
+def calibrate_command(options: argparse.Namespace) -> None:
     give_back_memory()
-    options.model = hub.local(options.model)
+    options.model = which.local(options.model)
     out = options.out or which.folder_of(options.model)
     check_written(out, "DIR")
     if which.is_checkpoint(out):
-        raise UserError(
-            f"--out {out} is a checkpoint, whose tokenizer would be overwritten: "
-            "name another folder"
-        )
+        why = "is a checkpoint, whose tokenizer would be overwritten: name another folder"
+        raise UserError(f"--out {out} {why}")
     checkpoint = load(options.model, options.task)
     with proving(checkpoint) as difference:
         quantized, errors = calibrate_into(out, checkpoint, options, difference)
-    print(summary(quantized, errors))
-    print(said(replace(checkpoint, difference=quantized.info["checkpoint"]["difference"])))
-    print(f"wrote {out}")
+    proof = said(quantized.info["checkpoint"]["difference"], checkpoint)
+    print(summary(quantized, errors), proof, f"wrote {out}", sep="\n")
     if options.json:
         files.write_json(options.json, quantized.info)
     following = {EMBEDDING: "quant.embed", QUESTION_ANSWERING: "sim.run"}
     then(following.get(checkpoint.spec.task, "quant.evaluate"), "--quantized", out)
-    return 0
 
 
 def summary(quantized: Quantized, errors: dict[str, TensorError]) -> str:
@@ -550,14 +500,10 @@ def summary(quantized: Quantized, errors: dict[str, TensorError]) -> str:
         lines.append(f"tried, by the mean {task_of(spec).error}: {tried}")
     lines += [f"{name} has no effect: {why}" for name, why in idle(spec).items()]
     name = max(proof, key=lambda name: proof[name]["bound"] / proof[name]["limit"])
-    bound, limit = proof[name]["bound"], proof[name]["limit"]
-    return "\n".join(
-        [
-            *lines,
-            f"no overflow: {len(proof):,} bounds proven, tightest {name}: {bound:,} < {limit:,}",
-            f"verdict: {'good' if verdict['good'] else 'poor'}: {verdict['summary']}",
-        ]
-    )
+    tightest = f"tightest {name}: {proof[name]['bound']:,} < {proof[name]['limit']:,}"
+    lines.append(f"no overflow: {len(proof):,} bounds proven, {tightest}")
+    lines.append(f"verdict: {'good' if verdict['good'] else 'poor'}: {verdict['summary']}")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

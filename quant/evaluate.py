@@ -8,6 +8,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +22,20 @@ from cli.workers import each
 import numpy as np
 from numpy.typing import NDArray
 
-from quant import reader
-from quant.calibrate import DEFAULT_DATA, default_data
+from quant import which
+from quant.calibrate import DEFAULT_DATA, default_data, traced
 from quant.foreign.tokenizer import Tokens
 from quant.images import data as images
 from quant.measure.compare import table
 from quant.measure.metrics import shown
 from quant.measure.tasks import UNCOUNTED, Evaluation, task_of
 from quant.model.spec import LABELLED
-from quant.quantized_model import QuantizedModel, add_options, run_share
-from quant.texts.corpora import CORPORA, SPLITS
+from quant.quantized_model import QuantizedModel, add_options
+from quant.texts.corpora import SPLITS
 from quant.texts.data_file import Review, layout_of
 
 SHARE = 32
-"""Texts of a worker at a time. The tensors are compared on the first share alone, so that their
-errors are summed in one order."""
+"""Texts of a worker at a time, and those whose tensors are compared."""
 
 EXAMPLES = """\
 examples:
@@ -47,39 +47,27 @@ examples:
 
 
 def evaluate(
-    model: QuantizedModel,
-    texts: Sequence[Tokens],
-    labels: NDArray[Any],
-    *,
-    jobs: int = 1,
-    dask: str | None = None,
+    model: QuantizedModel, texts: Sequence[Tokens], labels: NDArray[Any], **workers: Any
 ) -> Evaluation:
-    """Both models on every text, and the labels of `Task.targets`.
-
-    jobs and dask are those of `cli.workers.each`.
-    """
+    """Both models on every text, and the labels of `Task.targets`; workers as `each` has them."""
     spec = model.require_checkpoint().spec
-    cases = {
-        f"text {first}": (texts[first : first + SHARE], 0 if first else SHARE)
-        for first in range(0, len(texts), SHARE)
-    }
-    found = []
+    cases = {f"text {i}": texts[i : i + SHARE] for i in range(0, len(texts), SHARE)}
+    its, first = model.placed(texts[:SHARE])
+    errors, _ = traced(its.require_checkpoint(), its, first)
+    found: list[tuple[Any, Any]] = []
     says = f"evaluating float and golden: {counted(len(texts), spec.inputs)}"
     with Bar(says, len(texts), spec.inputs) as bar:
-        for name, outputs in each(run_share, model, cases, jobs=jobs, dask=dask):
+        for name, outputs in each(QuantizedModel.run, model, cases, **workers):
             found.append(outputs)
-            bar.update(len(cases[name][0]))
-    floats, integers = (
-        np.vstack([row for outputs in found for row in getattr(outputs, name)])
-        for name in ("floats", "integers")
-    )
+            bar.update(len(cases[name]))
+    integers, floats = (np.vstack([*chain(*rows)]) for rows in zip(*found))
     rows = labels != UNCOUNTED if labels.ndim == 1 else slice(None)
     return Evaluation(
         spec=spec,
         float_logits=floats[rows],
         integer_logits=integers[rows],
         logit_scale=model.logit_scale,
-        errors=found[0].errors,
+        errors=errors,
         traced=min(SHARE, len(texts)),
         labels=labels[rows],
         texts=texts,
@@ -95,7 +83,7 @@ def read_both(
     texts and labels that cannot be read, for a model of another task, and where its checkpoint is
     gone.
     """
-    spec, _ = reader.of_options(options, tasks)
+    spec, _ = which.of_options(options, tasks)
     options.data = options.data or default_data(spec)
     how = {"names": spec.labels, "layout": layout_of(options), "task": spec.task}
     reviews = images.load(spec.inputs, options.data, options.split, **how)[: options.samples]
@@ -108,31 +96,17 @@ def read_both(
 def add_text_options(parser: Parser, samples: int | None) -> None:
     """The options that say which model and which texts; shared by the commands that measure."""
     add_model(parser, default=None)
-    parser.add_argument(
-        "--data",
-        metavar="NAME|FILE",
-        help=f"texts: {' or '.join(CORPORA)}, or a .csv, .tsv, .jsonl, .txt or "
-        f".parquet file (default: {DEFAULT_DATA}); of a model of images {images.DIGITS} (the "
-        "default), a folder or a table of files; of one of rows a folder or a table of "
-        ".npy files",
-    )
-    parser.add_argument(
-        "--samples",
-        type=positive,
-        default=samples,
-        metavar="N",
-        help=f"only the first N texts (default: {samples or 'all'})",
-    )
-    parser.add_argument(
-        "--split", choices=SPLITS, default="test", help="of a named corpus (default: test)"
-    )
+    images.add_data(parser, DEFAULT_DATA)
+    what = f"only the first N texts (default: {samples or 'all'})"
+    parser.add_argument("--samples", type=positive, default=samples, metavar="N", help=what)
+    what = "of a named corpus (default: test)"
+    parser.add_argument("--split", choices=SPLITS, default="test", help=what)
     add_options(parser)
 
 
 def parser() -> Parser:
-    result = Parser(
-        "quant.evaluate", "Accuracy of the float and the integer model on the same texts.", EXAMPLES
-    )
+    what = "Accuracy of the float and the integer model on the same texts."
+    result = Parser("quant.evaluate", what, EXAMPLES)
     add_text_options(result, None)
     add_jobs(result, "shares of the texts")
     add_dask(result)
@@ -143,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(lambda: evaluate_command(parser().parse_args(arguments)))
 
 
-def evaluate_command(options: argparse.Namespace) -> int:
+def evaluate_command(options: argparse.Namespace) -> None:
     quantized, model, _, texts, labels = read_both(options)
     start = time.perf_counter()
     result = evaluate(model, texts, labels, jobs=options.jobs, dask=options.dask)
@@ -154,12 +128,10 @@ def evaluate_command(options: argparse.Namespace) -> int:
         lines.insert(0, f"tensors over {over}, worst first\n{table(result.errors)}\n")
     lines.append(duration(time.perf_counter() - start))
     source = {"data": options.data, "max_tokens": options.tokens}
-    if options.data in images.NAMED:
-        source["split"] = options.split
+    source |= {"split": options.split} if options.data in images.NAMED else {}
     names = {"model": str(model.require_checkpoint().directory), "quantized": str(quantized)}
     model.finish(names | {"source": source} | values, options.json, "\n".join(lines))
     then("sim.run", "--quantized", quantized)
-    return 0
 
 
 if __name__ == "__main__":

@@ -13,13 +13,12 @@ from cli.command import run_command
 from cli.journey import then
 from cli.options import MODEL, Parser, add_json
 
-from quant import reader
-from quant.calibrate import add_task
-from quant.foreign import hub, proof
+from quant import which
+from quant.foreign import proof
 from quant.foreign.checkpoint import Checkpoint, load, say
 from quant.foreign.tokenizer import TextTokenizer
 from quant.measure.metrics import shown
-from quant.model.window import said
+from quant.model.distance import said
 
 EXAMPLES = """\
 examples:
@@ -32,7 +31,7 @@ def parser() -> Parser:
     result = Parser("quant.inspect", "Structure of a checkpoint, and whether it runs.", EXAMPLES)
     what = f"folder in Hugging Face layout, or hub:owner/name (default: {MODEL})"
     result.add_argument("model", nargs="?", default=str(MODEL), metavar="CHECKPOINT", help=what)
-    add_task(result)
+    which.add_task(result)
     add_json(result)
     return result
 
@@ -41,23 +40,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(lambda: inspect_command(parser().parse_args(arguments)))
 
 
-def inspect_command(options: argparse.Namespace) -> int:
-    checkpoint = proof.proved(load(hub.local(Path(options.model)), options.task))
+def inspect_command(options: argparse.Namespace) -> None:
+    checkpoint = proof.proved(load(which.local(Path(options.model)), options.task))
     say(checkpoint)
-    print(description(checkpoint))
-    print(proof.said(checkpoint))
+    print(description(checkpoint), proof.said(checkpoint.difference, checkpoint), sep="\n")
     if options.json:
-        values = {
-            "model": options.model,
-            "sha256": checkpoint.sha256,
-            "difference": checkpoint.difference,
-            "spec": checkpoint.spec.to_json(),
-            **reader.facts(checkpoint),
-            "notes": list(checkpoint.notes),
-        }
-        files.write_json(options.json, values)
+        of = {"model": options.model, "sha256": checkpoint.sha256}
+        of |= {"difference": checkpoint.difference, "spec": checkpoint.spec.to_json()}
+        of |= which.facts(checkpoint) | {"notes": list(checkpoint.notes)}
+        files.write_json(options.json, of)
     then("quant.calibrate", "--model", options.model)
-    return 0
 
 
 def description(checkpoint: Checkpoint) -> str:

@@ -15,36 +15,22 @@ from cli.options import Parser, add_json, add_quantized, add_tokens
 import numpy as np
 from numpy.typing import NDArray
 
-from golden import encoder, fast, store
-from golden.model import Model
-from quant import reader
+from golden import fast, store
+from quant import which
 from quant.calibrate import MAX_TOKENS, calibrated
 from quant.foreign.checkpoint import Checkpoint, fingerprint, load
-from quant.foreign.tokenizer import InputError, Tokens, encode
-from quant.measure.compare import TensorError, answering, compare
+from quant.foreign.proof import said
+from quant.foreign.tokenizer import InputError, Tokens, encode, placed
 from quant.measure.metrics import shown
 from quant.measure.tasks import texts_of
 from quant.model import float_model
 from quant.model.spec import CheckpointError, EncoderSpec, Floats
-from quant.quantize import decode, given
+from quant.quantize import quantizers
 from quant.quantize.encoder import Quantized, with_tokens
-from quant.reader import Reader
 from quant.texts.data_file import Content, Review, TextError, add_columns
 
 CHUNK = 64
 """Texts of a file in memory at a time."""
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """Outputs of some texts, [C] or [L, C] each: golden's of all, the float model's of the first.
-
-    errors: by tensor, over the texts that were traced.
-    """
-
-    integers: Sequence[NDArray[np.int64]]
-    floats: list[Floats]
-    errors: dict[str, TensorError]
 
 
 @dataclass(frozen=True)
@@ -70,18 +56,11 @@ class Predicted:
 
 
 @dataclass(frozen=True)
-class QuantizedModel:
-    """A quantized model with its tokenizer; the float checkpoint beside it where it is there.
+class QuantizedModel(Quantized):
+    """A quantized model with its tokenizer; the float checkpoint beside it where it is there."""
 
-    logit_scale: an output of the float model is about this times the integer one, a number or one
-    for each output [C].
-    """
-
-    model: Model
-    info: dict[str, Any]
     spec: EncoderSpec
-    logit_scale: decode.Doubles
-    reader: Reader
+    reader: which.Reader
     checkpoint: Checkpoint | None
 
     @classmethod
@@ -92,12 +71,12 @@ class QuantizedModel:
         read, and where the two do not belong together.
         """
         integer_model, info = store.load(quantized)
-        with reader.reading(quantized):
+        with which.reading(quantized):
             spec = EncoderSpec.from_json(info["spec"])
-            scale = decode.scale(info["tensors"]["logits"])
+            quantizers.scale(info["tensors"]["logits"])
             source = info["checkpoint"] if floats else {"directory": "", "sha256": ""}
             folder, sha256 = model or Path(source["directory"]), source["sha256"]
-        its, checkpoint = reader.of_quantized(quantized, info, spec), None
+        its, checkpoint = which.of_quantized(quantized, info, spec), None
         try:
             made = fingerprint(folder) if floats else None
         except (CheckpointError, OSError):
@@ -108,7 +87,7 @@ class QuantizedModel:
             checkpoint = load(folder, source.get("task"), its.resolved)
         elif floats and model:
             raise UserError(f"{quantized} was not made from {model}: calibrate again")
-        return cls(integer_model, info, spec, scale, its, checkpoint)
+        return cls(integer_model, info, spec, its, checkpoint)
 
     @classmethod
     def of_options(cls, options: argparse.Namespace, tasks: Sequence[str]) -> tuple[Path, Self]:
@@ -124,10 +103,9 @@ class QuantizedModel:
     def require_checkpoint(self) -> Checkpoint:
         """Raises UserError when only the integer model is there."""
         if self.checkpoint is None:
-            raise UserError(
-                f"the float checkpoint {self.info['checkpoint']['directory']}, which was "
-                "calibrated, is gone or has changed: give its folder with --model"
-            )
+            what = f"{self.info['checkpoint']['directory']}, which was calibrated"
+            gone = f"the float checkpoint {what}, is gone or has changed"
+            raise UserError(f"{gone}: give its folder with --model")
         return self.checkpoint
 
     def tokens(
@@ -141,36 +119,28 @@ class QuantizedModel:
 
         Both as they are where none brings rows, as texts do not.
         """
-        table, numbered = given.gathered(texts)
+        table, checkpoint, numbered = placed(self.checkpoint, texts)
         if table is None:
             return self, numbered
-        checkpoint = self.checkpoint and given.with_table(self.checkpoint, table)
-        model = with_tokens(Quantized(self.model, self.info), table).model
-        return replace(self, model=model, checkpoint=checkpoint), numbered
+        return replace(with_tokens(self, table), checkpoint=checkpoint), numbered
 
-    def run(self, texts: Sequence[Tokens], floats: int | None = None, traced: int = 0) -> Outputs:
-        """The outputs of some texts: golden's, by the engine that equals it bit for bit, and those
-        of the float model, where it is there.
+    def run(
+        self, texts: Sequence[Tokens], floats: int | None = None
+    ) -> tuple[Sequence[NDArray[np.int64]], list[Floats]]:
+        """The outputs of some texts, [C] or [L, C] each.
 
-        floats: how many of the texts the float model runs on (None: all). traced: on how many the
-        tensors of both models are compared.
+        Golden's of all, by the engine that equals it bit for bit; those of the float model, where
+        it is there, of the first ``floats`` (None: of all).
         """
         its, texts = self.placed(texts)
         codes = fast.run_batch(its.model, [t.ids for t in texts], [t.types for t in texts])
         integers = texts_of(self.spec, codes.astype(np.int64), texts)
         if self.spec.pooling == "last":
             integers = [rows[-1] for rows in integers]
-        result = Outputs(integers, [], {})
-        for i, text in enumerate(texts[:floats] if its.checkpoint else ()):
-            assert its.checkpoint is not None
-            spec, arrays = its.checkpoint.spec, its.checkpoint.arrays
-            trace: float_model.Trace | None = {} if i < traced else None
-            result.floats.append(float_model.run(spec, arrays, text.ids, text.types, trace=trace))
-            if trace is not None:
-                codes_of: dict[str, Any] = {}
-                encoder.run(its.model, text.ids, text.types, trace=codes_of)
-                compare(result.errors, trace, answering(spec, codes_of), self.info["tensors"])
-        return result
+        if its.checkpoint is None:
+            return integers, []
+        spec, arrays = its.checkpoint.spec, its.checkpoint.arrays
+        return integers, [float_model.run(spec, arrays, t.ids, t.types) for t in texts[:floats]]
 
     def predict(
         self, reviews: Iterable[Review], max_tokens: int = MAX_TOKENS, floats: int = 0
@@ -188,10 +158,9 @@ class QuantizedModel:
                         encoded.append(self.tokens(review.content, review.pair, max_tokens))
                 except InputError as error:
                     raise TextError(f"text {number}: {error}") from None
-            outputs = self.run(encoded, floats) if encoded else Outputs([], [], {})
+            codes, exact = self.run(encoded, floats) if encoded else ([], [])
             floats = max(0, floats - len(encoded))
-            exact = [*outputs.floats, *[None] * (len(encoded) - len(outputs.floats))]
-            rows = zip(encoded, outputs.integers, exact, strict=True)
+            rows = zip(encoded, codes, [*exact, *[None] * (len(encoded) - len(exact))], strict=True)
             for number, review in chunk:
                 yield Predicted(number, review, *(next(rows) if review.present else ()))
 
@@ -199,10 +168,7 @@ class QuantizedModel:
         self, figures: dict[str, Any], json: Path | None, text: str = "", file: TextIO | None = None
     ) -> None:
         """The end of a command: the text or the figures, the proof of calibration, and --json."""
-        difference = self.info["checkpoint"].get("difference")
-        proof = "not compared with transformers"
-        if difference is not None:
-            proof = f"equal to transformers' own model: {difference:.0e}"
+        proof = said(self.info["checkpoint"].get("difference"))
         print(text or shown(figures), proof, sep="\n", file=file or sys.stdout)
         if json:
             files.write_json(json, figures)
@@ -214,9 +180,3 @@ def add_options(parser: Parser) -> None:
     add_tokens(parser, MAX_TOKENS)
     add_json(parser)
     add_columns(parser)
-
-
-def run_share(model: QuantizedModel, share: tuple[Sequence[Tokens], int]) -> Outputs:
-    """Both models on some texts, of which so many are traced, for `cli.workers.each`."""
-    texts, traced = share
-    return model.run(texts, traced=traced)

@@ -19,8 +19,7 @@ from cli.paths import check_written
 import numpy as np
 
 from quant.evaluate import add_text_options, evaluate, read_both
-from quant.measure.tasks import Evaluation, task_of
-from quant.measure.verdict import ADVICE, AGREEMENT, SQNR_DB, judge
+from quant.measure.tasks import ADVICE, AGREEMENT, SQNR_DB, Evaluation, judge, task_of
 from quant.model.spec import CLASSIFICATION
 from quant.texts.data_file import Review
 
@@ -80,13 +79,11 @@ def page(info: dict[str, Any], result: Evaluation, reviews: Sequence[Review]) ->
 
 
 def parser() -> Parser:
-    result = Parser(
-        "quant.report", "One HTML page that shows a calibration and its evaluation.", EXAMPLES
-    )
+    what = "One HTML page that shows a calibration and its evaluation."
+    result = Parser("quant.report", what, EXAMPLES)
     add_text_options(result, 500)
-    result.add_argument(
-        "--out", type=Path, metavar="FILE", help="the page (default: build/report-MODEL.html)"
-    )
+    what = "the page (default: build/report-MODEL.html)"
+    result.add_argument("--out", type=Path, metavar="FILE", help=what)
     return result
 
 
@@ -94,14 +91,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(lambda: report_command(parser().parse_args(arguments)))
 
 
-def report_command(options: argparse.Namespace) -> int:
+def report_command(options: argparse.Namespace) -> None:
     quantized, model, reviews, texts, labels = read_both(options, (CLASSIFICATION,))
     out = options.out or BUILD / f"report-{quantized.resolve().name}.html"
     check_written(out, "FILE")
     result = evaluate(model, texts, labels)
     files.write(out, page(model.info, result, reviews))
     model.finish(result.to_json(), options.json, f"wrote {out}")
-    return 0
 
 
 if __name__ == "__main__":

@@ -15,11 +15,10 @@ from golden.model import Model
 from golden.store import load
 from quant import which
 from quant.calibrate import ensure
-from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.foreign.checkpoint import load as load_checkpoint
+from quant.quantize.encoder import stand_in
 from quant.quantize.options import applicable
-from quant.quantize.stand_in import stand_in
 from quant.quantized_model import QuantizedModel
 from rtl.compile.fit import fixed_tokens
 from rtl.interface.config import LANES
@@ -187,5 +186,5 @@ def model_of(options: argparse.Namespace) -> tuple[Path, QuantizedModel]:
         As `quantized_of`; or a directory cannot be read, or the two do not belong together.
     """
     directory = quantized_of(options)
-    checkpoint = None if options.model is None else hub.local(options.model)
+    checkpoint = None if options.model is None else which.local(options.model)
     return directory, QuantizedModel.load(directory, checkpoint)

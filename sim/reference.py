@@ -12,7 +12,7 @@ from golden import encoder
 from quant.foreign.tokenizer import Tokens
 from quant.measure.compare import answering
 from quant.model import float_model
-from quant.quantize.decode import lsb, twins
+from quant.quantize.quantizers import lsb, twins
 from quant.quantized_model import QuantizedModel
 from quant.texts.data_file import Review
 

@@ -28,7 +28,7 @@ from cli.workers import each
 import numpy as np
 
 from golden import fast as golden_fast
-from quant import reader
+from quant import which
 from quant.calibrate import DEFAULT_DATA
 from quant.images import data as images
 from quant.measure.tasks import texts_of
@@ -110,7 +110,7 @@ def sample(texts: int, size: int) -> set[int]:
 
 def read(options: argparse.Namespace) -> list[Text]:
     """The texts that the options name; UserError where they cannot be read."""
-    (spec, _), layout = reader.of_options(options), layout_of(options)
+    (spec, _), layout = which.of_options(options), layout_of(options)
     options.data = options.data or images.usual(spec.inputs, DEFAULT_DATA)
     return images.load(
         spec.inputs, options.data, SPLIT, names=spec.labels, layout=layout, task=spec.task
@@ -257,13 +257,7 @@ def parser() -> Parser:
         metavar="N",
         help="texts whose intermediates are all compared (default: 20)",
     )
-    result.add_argument(
-        "--data",
-        metavar="NAME|FILE",
-        help="imdb, rotten-tomatoes, or a .csv, .tsv, .jsonl, .txt or .parquet file (default: "
-        "imdb, its test split); of a model of images digits (the default), a folder, a table of "
-        "files; of one of rows a folder or a table of .npy files",
-    )
+    images.add_data(result, DEFAULT_DATA, " (its test split)")
     add_memory_options(result)
     add_stream_ahead(result)
     result.add_argument(

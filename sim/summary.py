@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from quant.measure.metrics import cosines
-from quant.measure.tasks import answer, task_of
+from quant.measure.tasks import task_of
 from rtl.interface.config import Config
 from sim.bench import PassedTest
 from sim.phases import (
@@ -85,7 +85,7 @@ def verdicts(text: Reference, rtl: np.ndarray) -> list[dict[str, Any]]:
     return [
         {
             "model": name,
-            **answer(spec, text.tokens, np.asarray(scaled, np.float32), logits),
+            **task_of(spec).answer(spec, text.tokens, np.asarray(scaled, np.float32), logits),
             "logits": task.numbers(spec, text.tokens, logits),
         }
         for name, scaled, logits in found

@@ -26,9 +26,9 @@ from golden.model import Model, Shape
 from golden.random import random_model
 from quant.calibrate import ensure
 from quant.foreign.checkpoint import load
-from quant.foreign.hub import local
 from quant.model.spec import CLASSIFICATION, EMBEDDING, TEXTS
 from quant.texts.corpora import imdb, rotten_tomatoes
+from quant.which import local
 from train.families import load_model, minilm
 
 Array = NDArray[Any]

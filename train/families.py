@@ -19,8 +19,7 @@ from safetensors.numpy import load_file
 from tokenizers import ByteLevelBPETokenizer
 from torch import nn
 
-from quant.images.files import saying
-from quant.model.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
+from quant.model.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION, saying
 from quant.which import PACKAGE
 from train.data import IMAGES
 from train.encoders import FUSED, PLAIN, Fused, Plain, PlainConfig, load_fused

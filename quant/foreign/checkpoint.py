@@ -8,11 +8,10 @@ neither.
 
 import hashlib
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from cli.options import MODEL
 
@@ -27,17 +26,10 @@ from quant.foreign.resolve import Resolved
 from quant.foreign.sentence import Layout
 from quant.foreign.tensors import Tensors
 from quant.foreign.tokenizer import TextTokenizer
-from quant.images.files import saying
 from quant.images.front import PROCESSORS, Front
-from quant.model import position_bias
-from quant.model.spec import (
-    QUESTION_ANSWERING,
-    TEXT_SIDE,
-    Arrays,
-    CheckpointError,
-    EncoderSpec,
-    Floats,
-)
+from quant.model import distance
+from quant.model import spec as kinds
+from quant.model.spec import Arrays, CheckpointError, EncoderSpec, Floats, saying
 
 DEFAULT_MODEL = MODEL
 
@@ -71,6 +63,11 @@ class Checkpoint:
     twin: Options | None = None
     difference: float | None = None
 
+    def with_tokens(self, table: Floats) -> Self:
+        """The same with another table of tokens [V, H]."""
+        spec = replace(self.spec, vocabulary=len(table))
+        return replace(self, spec=spec, arrays=self.arrays | {kinds.TABLE: table})
+
 
 def fingerprint(directory: str | Path) -> str:
     """SHA-256 of all files that decide an answer: of config, weights, tokenizer or image processor.
@@ -93,27 +90,27 @@ def load(
     directory = Path(directory)
     layout = _layout(directory)
     file = layout.encoder / options.CONFIG
-    raw = options.read(file, options.TEXT_SIDE if task == TEXT_SIDE else options.IMAGE_SIDE)
+    raw = options.read(file, options.TEXT_SIDE if task == kinds.TEXT_SIDE else options.IMAGE_SIDE)
     family = layouts.FAMILIES.get(raw["model_type"]) or vision.FAMILIES.get(raw["model_type"])
     source = Tensors(_weights(layout.encoder))
     if family is None:
         can = ", ".join([*layouts.FAMILIES, *vision.FAMILIES])
-        raise CheckpointError(
-            f"{file}: model_type {raw['model_type']!r} cannot run{source.difference()}; {can} can, "
-            "and docs/extending.md shows how to add a family"
-        )
+        what = f"model_type {raw['model_type']!r} cannot run{source.difference()}; {can} can"
+        how = "docs/extending.md shows how to add a family"
+        raise CheckpointError(f"{file}: {what}, and {how}")
     config = Options(file, raw, family.renamed)
     try:
         if resolved is None and config.family in layouts.FAMILIES:
             config.complete()
-        asked = None if task == TEXT_SIDE else task
+        asked = None if task == kinds.TEXT_SIDE else task
         spec, arrays, notes, front = layouts.load(family, config, source, layout, asked)
-        source.refuse_rest()
+        if source:
+            what = f"has no place in this encoder ({len(source)} such tensors)"
+            raise CheckpointError(f"the tensor {min(source)} {what}{source.difference()}")
     except ValueError as error:
-        place = directory if isinstance(error, CheckpointError) else file
-        raise CheckpointError(
-            str(error) if str(directory) in str(error) else f"{place}: {error}"
-        ) from None
+        place = f"{directory if isinstance(error, CheckpointError) else file}: "
+        said = "" if str(directory) in str(error) else place
+        raise CheckpointError(f"{said}{error}") from None
     found, notes = _fingerprint(layout), [*layout.notes, *notes]
     twin = config if config.twin else None
     loaded = Checkpoint(spec, arrays, directory, found, None, task, tuple(notes), front, twin)
@@ -131,26 +128,23 @@ def _of_texts(loaded: Checkpoint, resolved: Resolved) -> Checkpoint:
     wanted = min(resolved.tokens or spec.max_tokens, spec.max_tokens)
     tokens = min(wanted, TOKENS_MAX - spec.position_offset)  # rows before the first token count
     if tokens < wanted:
-        notes += (
-            f"texts are cut at {tokens:,} tokens, the most that an accelerator takes, where the "
-            f"checkpoint has {wanted:,}",
-        )
+        most = f"{tokens:,} tokens, the most that an accelerator takes"
+        notes += (f"texts are cut at {most}, where the checkpoint has {wanted:,}",)
     if tokens < spec.max_tokens:
         spec = replace(spec, positions=spec.position_offset + tokens)
         kept = {"embedding.position": arrays["embedding.position"][: spec.positions]}
         kept |= {name: x[:tokens] for name, x in arrays.items() if name.startswith("rotary.")}
         if spec.position_bias:
-            kept[position_bias.BIAS] = position_bias.cut(arrays[position_bias.BIAS], tokens)
+            kept[distance.BIAS] = distance.cut(arrays[distance.BIAS], tokens)
         arrays = arrays | kept
     tokenizer, last = TextTokenizer(resolved), resolved.special.get("eos")
     if tokenizer.rows > spec.vocabulary:
-        raise CheckpointError(
-            f"{place}: the tokenizer has ids up to {tokenizer.rows - 1}, and the embedding "
-            f"{spec.vocabulary} rows: one of the two is of another model"
-        )
+        ids, rows = f"ids up to {tokenizer.rows - 1}", f"the embedding {spec.vocabulary} rows"
+        what = f"{place}: the tokenizer has {ids}, and {rows}"
+        raise CheckpointError(f"{what}: one of the two is of another model")
     ends = f"{last}, with which the tokenizer ends a text"
     options.check(spec.end in (None, last), "eos_token_id", spec.end, ends, place)
-    least = tokenizer.least(pair=spec.task == QUESTION_ANSWERING)
+    least = tokenizer.least(pair=spec.task == kinds.QUESTION_ANSWERING)
     room = f"{least} or more tokens, of which some are special, by tokenizer and positions"
     options.check(tokens >= least, "the longest text", tokens, room, place)
     return replace(loaded, spec=spec, arrays=arrays, resolved=resolved, notes=notes)
@@ -164,10 +158,8 @@ def say(checkpoint: Checkpoint) -> None:
 
 def _layout(directory: Path) -> Layout:
     if not directory.is_dir():
-        raise CheckpointError(
-            f"no checkpoint directory {directory}: it must exist and hold config.json and "
-            "model.safetensors"
-        )
+        what = f"it must exist and hold {options.CONFIG} and {WEIGHTS}"
+        raise CheckpointError(f"no checkpoint directory {directory}: {what}")
     return sentence.read(directory)
 
 
@@ -196,51 +188,39 @@ def weight_files(directory: Path) -> list[Path]:
     files = {file.name: file for file in directory.glob("*.safetensors") if file.name[0] != "."}
     adapter = (directory / "adapter_config.json").is_file()
     if adapter or min(files, default="adapter").startswith("adapter"):
-        raise CheckpointError(
-            f"{directory} has no *.safetensors file with the weights: {options.WANTED}"
-        )
-    if WEIGHTS in files:
-        return [files[WEIGHTS]]
+        none = f"{directory} has no *.safetensors file with the weights"
+        raise CheckpointError(f"{none}: {options.WANTED}")
     index = directory / INDEX
-    if len(files) == 1 and not index.is_file():
-        return list(files.values())
+    if WEIGHTS in files or (len(files) == 1 and not index.is_file()):
+        return [files.get(WEIGHTS) or min(files.values())]
     shards: Any = options.json_object(index).get("weight_map") if index.is_file() else None
     listed = sorted({str(name) for name in shards.values()}) if isinstance(shards, dict) else []
     if not listed or not set(listed) <= set(files):
-        names = ", ".join(sorted(files))
-        raise CheckpointError(
-            f"{index} must say which of {names} are meant, and does of {listed}: copy it"
-        )
+        which = f"must say which of {', '.join(sorted(files))} are meant, and does of {listed}"
+        raise CheckpointError(f"{index} {which}: copy it")
     return [files[name] for name in listed]
 
 
 def _weights(directory: Path) -> dict[str, Floats]:
+    """Each entry of a file is freed when it is read: a table may be most of it."""
     tensors: dict[str, Floats] = {}
+    advice = "copy it again, a pointer of Git LFS by `git lfs pull`"
     for file in weight_files(directory):
-        for name, tensor in _tensors(file):
+        with saying(CheckpointError, f"{file} is not a valid safetensors file", advice):
+            entries = deserialize(file.read_bytes())
+        while entries:
+            name, entry = entries.pop(0)
+            dtype, raw = entry["dtype"], entry["data"]
+            if name.split(".")[-1] in _BUFFERS:
+                continue
             if name in tensors:
                 raise CheckpointError(f"{file}: {name} is also in another weight file")
-            tensors[name] = tensor
+            if dtype in _DTYPES:
+                tensor = np.frombuffer(raw, _DTYPES[dtype]).astype(np.float32)
+            elif dtype == "BF16":
+                tensor = (np.frombuffer(raw, "<u2").astype(np.uint32) << 16).view(np.float32)
+            else:
+                wanted = "F32, F16, BF16 or F64, as the checkpoint has them before any quantization"
+                raise CheckpointError(f"{file}: {name} has type {dtype}: weights must be {wanted}")
+            tensors[name] = tensor.reshape(entry["shape"])
     return tensors
-
-
-def _tensors(file: Path) -> Iterator[tuple[str, Floats]]:
-    """Each is freed as it was read when the next one is asked for: a table may be most of it."""
-    advice = "copy it again, a pointer of Git LFS by `git lfs pull`"
-    with saying(CheckpointError, f"{file} is not a valid safetensors file", advice):
-        entries = deserialize(file.read_bytes())
-    while entries:
-        name, entry = entries.pop(0)
-        if name.split(".")[-1] in _BUFFERS:
-            continue
-        dtype, raw = entry["dtype"], entry["data"]
-        if dtype in _DTYPES:
-            tensor = np.frombuffer(raw, _DTYPES[dtype]).astype(np.float32)
-        elif dtype == "BF16":
-            tensor = (np.frombuffer(raw, "<u2").astype(np.uint32) << 16).view(np.float32)
-        else:
-            raise CheckpointError(
-                f"{file}: {name} has type {dtype}: weights must be F32, F16, BF16 or F64, as the "
-                "checkpoint has them before any quantization"
-            )
-        yield name, tensor.reshape(entry["shape"])

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from quant.images.files import saying
-from quant.model.spec import CheckpointError
+from quant.model.spec import CheckpointError, saying
 
 CONFIG = "config.json"
 IMAGE_SIDE, TEXT_SIDE = "vision", "text"
@@ -110,19 +109,12 @@ def read(file: Path, side: str = IMAGE_SIDE) -> dict[str, Any]:
     return own | head | {"model_type": wanted}
 
 
-def content(file: Path) -> bytes:
-    """The bytes of a file; CheckpointError where it cannot be read."""
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"cannot read {file}: {error.strerror}") from None
-
-
 def json_value(file: Path) -> Any:
     """The content of a JSON file; CheckpointError where it cannot be read."""
-    data = content(file)
     try:
-        return json.loads(data.decode())
+        return json.loads(file.read_bytes().decode())
+    except OSError as error:
+        raise CheckpointError(f"cannot read {file}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file} is not JSON: {error}") from None
 

@@ -16,32 +16,12 @@ from quant.foreign import transformer
 from quant.foreign.config import Options, check
 from quant.foreign.rope import rope
 from quant.foreign.sentence import Layout
-from quant.foreign.tensors import (
-    Tensors,
-    activation,
-    answers_of,
-    integer,
-    labels_of,
-    number,
-)
+from quant.foreign.tensors import Tensors, activation, answers_of, integer, labels_of, number
 from quant.images.front import Front
-from quant.model.position_bias import BIAS, bucketed
+from quant.model import spec
+from quant.model.distance import BIAS, CAUSAL, bucketed
 from quant.model.rotary import neighbours, shared, tables
-from quant.model.spec import (
-    CLASSIFICATION,
-    EMBEDDING,
-    EVERY_TOKEN,
-    MULTI_LABEL,
-    QUESTION_ANSWERING,
-    REGRESSION,
-    SIGMOID,
-    TOKEN_CLASSIFICATION,
-    Arrays,
-    CheckpointError,
-    EncoderSpec,
-    check_arrays,
-)
-from quant.model.window import CAUSAL
+from quant.model.spec import CLASSIFICATION, EMBEDDING, Arrays, CheckpointError, EncoderSpec
 
 POOLER = "pooler.dense|pooler"
 """Stands for the layer on the first token that belongs to the encoder."""
@@ -143,16 +123,10 @@ class Family:
 
 
 _CONFIG: dict[str, str | Callable[[Options], Any]] = {
-    "layers": "num_hidden_layers",
-    "hidden": "hidden_size",
-    "heads": "num_attention_heads",
-    "ffn": "intermediate_size",
-    "vocabulary": "vocab_size",
-    "positions": "max_position_embeddings",
-    "types": "type_vocab_size",
-    "activation": "hidden_act",
-    "epsilon": "layer_norm_eps",
-}
+    "layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads",
+    "ffn": "intermediate_size", "vocabulary": "vocab_size", "positions": "max_position_embeddings",
+    "types": "type_vocab_size", "activation": "hidden_act", "epsilon": "layer_norm_eps",
+}  # fmt: skip
 
 
 def _causal(config: Options) -> tuple[Window, ...]:
@@ -213,16 +187,17 @@ def _task_added(_: "Reading", arrays: Arrays, fields: dict[str, Any]) -> None:
 
 
 _BARE = Head(EMBEDDING)
-_WORDS = Head(TOKEN_CLASSIFICATION, ("classifier",))
+_WORDS = Head(spec.TOKEN_CLASSIFICATION, ("classifier",))
+_ASKED = Head(spec.QUESTION_ANSWERING, ("qa_outputs",), labels=("start", "end"))
 
 
 def _heads(sequence: Head, choice: tuple[str, ...] = ()) -> dict[str, Head]:
     """The heads of most families for texts, tokens, questions and choices, and none at all."""
-    chosen = replace(sequence, task=REGRESSION, layers=choice, labels=("score",))
+    chosen = replace(sequence, task=spec.REGRESSION, layers=choice, labels=("score",))
     return {
         "ForSequenceClassification": sequence,
         "ForTokenClassification": _WORDS,
-        "ForQuestionAnswering": Head(QUESTION_ANSWERING, ("qa_outputs",), labels=("start", "end")),
+        "ForQuestionAnswering": _ASKED,
         **({"ForMultipleChoice": chosen} if choice else {}),
         "Model": _BARE,
     }
@@ -245,25 +220,14 @@ _PROJECTED = Head(EMBEDDING, ("text_projection",))
 _PRE = {"norm": "pre", "embedding_norm": False}
 _GATED = {"rotary": True, "gated": True}
 _T5: dict[str, Any] = {
-    "prefixes": ("transformer",),
-    "heads": {"EncoderModel": _BARE, "ForTokenClassification": _WORDS},
-    "config": {
-        "layers": "num_layers",
-        "hidden": "d_model",
-        "heads": "num_heads",
-        "ffn": "d_ff",
-        "head_size": "d_kv",
-        "epsilon": "layer_norm_epsilon",
-        "activation": "dense_act_fn",
-        "gated": lambda config: bool(config["is_gated_act"]),
-    },
+    "prefixes": ("transformer",), "learned": False, "buckets": BUCKETS, "adapt": _undivided,
+    "heads": {"EncoderModel": _BARE, "ForTokenClassification": _WORDS}, "beside": ("decoder.",),
+    "config": {"layers": "num_layers", "hidden": "d_model", "heads": "num_heads", "ffn": "d_ff",
+               "head_size": "d_kv", "epsilon": "layer_norm_epsilon", "activation": "dense_act_fn",
+               "gated": lambda config: bool(config["is_gated_act"])},
     # The length that it was trained on.
     "fixed": _PRE | {"positions": 512, "types": 0, "rms_norm": True},
-    "learned": False,
-    "buckets": BUCKETS,
-    "adapt": _undivided,
-    "beside": ("decoder.",),
-}
+}  # fmt: skip
 _DISTIL = Head(CLASSIFICATION, ("pre_classifier", "classifier"), "relu")
 _MODERN = Head(CLASSIFICATION, ("head.dense", "classifier"), norm="head.norm")
 
@@ -309,13 +273,10 @@ FAMILIES: dict[str, Family] = {
     "ernie": Family("Ernie", ("ernie",), _BERT, _CAUSAL, adapt=_task_added),
     "esm": Family(
         "Esm", ("esm",), _heads(_FIRST),
-        {
-            "embedding_norm": lambda c: bool(c["emb_layer_norm_before"]),
-            "rotary": lambda c: c["position_embedding_type"] == "rotary",
-            "position_offset": lambda c: (
-                0 if c["position_embedding_type"] == "rotary" else integer(c, "pad_token_id") + 1
-            ),
-        },
+        {"embedding_norm": lambda c: bool(c["emb_layer_norm_before"]),
+         "rotary": lambda c: c["position_embedding_type"] == "rotary",
+         "position_offset": lambda c: (
+             0 if c["position_embedding_type"] == "rotary" else integer(c, "pad_token_id") + 1)},
         {"types": 0, "norm": "pre", "activation": "gelu"},
         adapt=_masked, beside=("contact_head.",),
         must={"hidden_act": ("gelu",), "position_embedding_type": ("rotary", "absolute")},
@@ -388,21 +349,21 @@ def load(
     if layout.task and not reading.front:  # sentence-transformers' pooling, not the family's own
         fields = {name: value for name, value in fields.items() if name not in ("pooling", "end")}
     if fields.get("pooling") == "none" and choices["task"] != EMBEDDING:
-        choices["task"] = TOKEN_CLASSIFICATION
+        choices["task"] = spec.TOKEN_CLASSIFICATION
     if config.said("auto_map"):
         reading.notes.append("the code that auto_map names is not run: transformers' class counts")
-    spec = EncoderSpec(**choices | fields)
-    if not family.prefixes and task not in (None, spec.task):
-        raise CheckpointError(f"its task is {spec.task}: it cannot be asked for {task}")
+    found = EncoderSpec(**choices | fields)
+    if not family.prefixes and task not in (None, found.task):
+        raise CheckpointError(f"its task is {found.task}: it cannot be asked for {task}")
     arrays |= behind
-    check_arrays(spec, arrays)
-    for i in range(spec.layers):
-        if spec.table(i) is not None:
-            arrays = neighbours(arrays, f"layer.{i}", spec.head_size, spec.head_size)
-        if spec.kv_heads:
-            arrays = shared(arrays, f"layer.{i}", spec.heads, spec.kv_heads)
+    spec.check_arrays(found, arrays)
+    for i in range(found.layers):
+        if found.table(i) is not None:
+            neighbours(arrays, f"layer.{i}", found.head_size)
+        if found.kv_heads:
+            shared(arrays, f"layer.{i}", found.heads, found.kv_heads)
     config.twin = f"{family.name}{reading.kind}" if family.prefixes else ""
-    return spec, arrays, reading.notes, reading.front
+    return found, arrays, reading.notes, reading.front
 
 
 class Reading:
@@ -452,7 +413,7 @@ class Reading:
         names, classes = [f"{family.name}{x}" for x in family.heads], self.config["architectures"]
         said, found = f"architectures {classes}", fitting
         if asked is not None:
-            tasks = (asked, CLASSIFICATION if asked in (MULTI_LABEL, REGRESSION) else asked)
+            tasks = [asked, *[CLASSIFICATION] * (asked in (spec.MULTI_LABEL, spec.REGRESSION))]
             said, found = f"the task {asked}", [x for x in found if family.heads[x].task in tasks]
         elif classes:
             classes = map(str, classes if isinstance(classes, list) else [classes])
@@ -596,7 +557,7 @@ class Reading:
             frequencies = saved[0] if saved else frequencies
             right, halves = frequencies.shape == (size // 2,), f"({size // 2},), half of a head"
             check(right, f"the shape of {kept[:1]}", frequencies.shape, halves)
-            cos_sin = tables(frequencies, fields["positions"], size)
+            cos_sin = tables(frequencies, fields["positions"])
             arrays |= {f"rotary.{j}.{n}": x for n, x in zip(("cos", "sin"), cos_sin, strict=True)}
             for i in (i for i in range(layers) if kinds[i] == kind):
                 for name in (f"layer.{i}.{k}.{part}" for k in "qk" for part in ("weight", "bias")):
@@ -628,7 +589,7 @@ class Reading:
             arrays |= self.tensors.norm(head.norm, "head.norm")
             fields["head_norm"] = True
         fields["head_activations"] = (between,) * (len(head.layers) - 1)
-        if head.task in EVERY_TOKEN:
+        if head.task in spec.EVERY_TOKEN:
             labels = head.labels or labels_of(config, count)
             return arrays, fields | {"labels": labels, "pooling": "none"}
         if poolings := self.family.poolings:
@@ -640,8 +601,9 @@ class Reading:
         fields |= answers_of(config, count)
         function = self.layout.function if self.family.prefixes else None
         if function is not None:  # a CrossEncoder: scores, one each or several
-            fields["task"] = MULTI_LABEL if function == SIGMOID else CLASSIFICATION
-            fields |= {"task": REGRESSION, "function": function or SIGMOID} if count == 1 else {}
+            fields["task"] = spec.MULTI_LABEL if function == spec.SIGMOID else CLASSIFICATION
+            if count == 1:
+                fields |= {"task": spec.REGRESSION, "function": function or spec.SIGMOID}
         return arrays, fields
 
 

@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 
 from quant.foreign.checkpoint import Checkpoint, load, weight_files
 from quant.foreign.config import Options
-from quant.images.files import saying
 from quant.model import float_model
 from quant.model.float_model import Doubles
-from quant.model.spec import CheckpointError, EncoderSpec
+from quant.model.spec import CheckpointError, EncoderSpec, saying
 
 TOLERANCE = 1e-5
 """Of the largest difference beside the largest output. Equal models differ by 1e-7 or less."""
@@ -53,10 +52,9 @@ def proved(checkpoint: Checkpoint) -> Checkpoint:
         return checkpoint
     if find_spec("torch") is None:
         if unread := _unread(twin):
-            raise CheckpointError(
-                f"{twin.file}: {', '.join(unread)}: no loader reads that: install torch, "
-                "and it is tried whether the outputs depend on it"
-            )
+            advice = "install torch, and it is tried whether the outputs depend on it"
+            what = f"{', '.join(unread)}: no loader reads that"
+            raise CheckpointError(f"{twin.file}: {what}: {advice}")
         return checkpoint
     theirs, draw, types = _model(twin), np.random.default_rng(1), None
     differences, outputs = [], []
@@ -109,13 +107,13 @@ def _difference(directory: Path, task: str | None) -> float | None:
     return proved(load(directory, task)).difference
 
 
-def said(checkpoint: Checkpoint) -> str:
-    """The result of `proved` as a command shows it."""
-    if checkpoint.twin is None:
-        return "not compared with transformers, which has no class for it"
-    if checkpoint.difference is None:
-        return "not compared with transformers: install torch"
-    return f"equal to transformers' own model: {checkpoint.difference:.0e}"
+def said(difference: float | None, checkpoint: Checkpoint | None = None) -> str:
+    """The result of `proved` as a command shows it, of a checkpoint with what it lacks."""
+    if difference is not None:
+        return f"equal to transformers' own model: {difference:.0e}"
+    why = ": install torch" if checkpoint and checkpoint.twin is not None else ""
+    why = ", which has no class for it" if checkpoint and checkpoint.twin is None else why
+    return f"not compared with transformers{why}"
 
 
 def _unread(options: Options) -> list[str]:

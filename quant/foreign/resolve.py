@@ -108,8 +108,7 @@ def resolve(layout: Layout) -> Resolved:
 
 def files(folder: Path) -> list[Path]:
     """Those in ``folder`` that its tokenizer may be made of."""
-    found = {file for pattern in FILES for file in folder.glob(pattern) if file.is_file()}
-    return sorted(found)
+    return sorted({file for name in FILES for file in folder.glob(name) if file.is_file()})
 
 
 def _theirs(folder: Path) -> Any:
@@ -128,10 +127,10 @@ def _theirs(folder: Path) -> Any:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         said = (" ".join(str(error).split()) or type(error).__name__)[:200].rstrip(".:")
-        raise CheckpointError(
-            f"{folder}: transformers cannot read the tokenizer ({said}): {SETTINGS} must hold "
-            "what its class takes, beside a tokenizer.json or the vocabulary files of that class"
-        ) from None
+        wanted = "a tokenizer.json or the vocabulary files of that class"
+        what = f"{folder}: transformers cannot read the tokenizer ({said})"
+        holds = f"{SETTINGS} must hold what its class takes, beside {wanted}"
+        raise CheckpointError(f"{what}: {holds}") from None
     return theirs
 
 
@@ -153,9 +152,7 @@ def _proteins(theirs: Any) -> Any:
     made.post_processor = processors.TemplateProcessing(
         single=[first, "$A", last],
         pair=[first, "$A", last, "$B:1", f"{last}:1"],
-        special_tokens=[
-            (token, theirs.convert_tokens_to_ids(token)) for token in dict.fromkeys((first, last))
-        ],
+        special_tokens=[(x, theirs.convert_tokens_to_ids(x)) for x in dict.fromkeys((first, last))],
     )
     return made
 

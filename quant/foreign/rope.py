@@ -44,9 +44,8 @@ def rope(parameters: Any, size: int) -> tuple[Frequencies, float]:
     except (ArithmeticError, TypeError, ValueError) as error:
         if isinstance(error, CheckpointError):
             raise
-        raise CheckpointError(
-            f"config.json: rope_parameters is {parameters!r}, which gives no frequencies ({error})"
-        ) from None
+        what = f"rope_parameters is {parameters!r}, which gives no frequencies ({error})"
+        raise CheckpointError(f"config.json: {what}") from None
     check(np.isfinite(found).all(), "rope_parameters", parameters, "of finite frequencies")
     return found.astype(np.float32), factor
 

@@ -8,21 +8,14 @@ from typing import Any
 import numpy as np
 
 from quant.foreign.config import check
-from quant.model.activation import ACTIVATIONS
-from quant.model.spec import (
-    CLASSIFICATION,
-    MULTI_LABEL,
-    REGRESSION,
-    Arrays,
-    CheckpointError,
-    Floats,
-)
+from quant.model import spec
+from quant.model.activation import NAMES
+from quant.model.spec import Arrays, CheckpointError, Floats
 
 Config = Mapping[str, Any]
 LARGEST = 1 << 24
 """Of an integer: an accelerator has as many rows of tokens at most."""
 
-_ACTIVATIONS = {theirs: ours for ours, entry in ACTIVATIONS.items() for theirs in entry.names}
 _PARTS = (
     (r"^(module|_orig_mod|base_model)\.", "a wrapper about the model: save the model in it"),
     (r"\b(q|k|query|key)_?(ln|norm|layernorm)\b", "a norm of Q and K behind their projections"),
@@ -38,9 +31,9 @@ _PARTS = (
 )  # fmt: skip
 """What tensors without a place are of, by their names, where more can be said than the name."""
 _PROBLEMS = {
-    "single_label_classification": CLASSIFICATION,
-    "multi_label_classification": MULTI_LABEL,
-    "regression": REGRESSION,
+    "single_label_classification": spec.CLASSIFICATION,
+    "multi_label_classification": spec.MULTI_LABEL,
+    "regression": spec.REGRESSION,
 }
 
 
@@ -109,13 +102,6 @@ class Tensors(dict[str, Floats]):
         found += [(name, what) for name, x in self.items() if x.ndim > 2 and x.size]
         return f": the tensor {found[0][0]} is of {found[0][1]}" if found else ""
 
-    def refuse_rest(self) -> None:
-        if self:
-            raise CheckpointError(
-                f"the tensor {min(self)} has no place in this encoder ({len(self)} such tensors)"
-                f"{self.difference()}"
-            )
-
 
 def integer(config: Config, name: str) -> int:
     value: Any = config.get(name)
@@ -138,10 +124,9 @@ def boolean(config: Config, name: str, default: bool | None = None) -> bool:
 
 
 def activation(config: Config, name: str) -> str:
-    value = config.get(name)
-    known = isinstance(value, str) and value in _ACTIVATIONS
-    check(known, name, value, f"one of {', '.join(_ACTIVATIONS)}")
-    return _ACTIVATIONS[str(value)]
+    value: Any = config.get(name)
+    check(value in list(NAMES), name, value, f"one of {', '.join(NAMES)}")
+    return NAMES[value]
 
 
 def labels_of(config: Config, count: int) -> tuple[str, ...]:
@@ -169,5 +154,6 @@ def answers_of(config: Config, count: int) -> dict[str, Any]:
     problem = config.get("problem_type")
     known = problem is None or problem in list(_PROBLEMS)
     check(known, "problem_type", problem, f"one of {', '.join(_PROBLEMS)}")
-    task = _PROBLEMS[str(problem)] if problem else REGRESSION if count == 1 else CLASSIFICATION
+    alone = spec.REGRESSION if count == 1 else spec.CLASSIFICATION
+    task = _PROBLEMS[str(problem)] if problem else alone
     return {"labels": labels_of(config, count), "task": task}

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ class Tokens:
     word that was cut or that no token stands for. ``context`` has, of a question's text, for each
     of its tokens the token's place and the characters [first, last) of ``pair``, the text.
     ``picture`` is the image that it stands for, and ``made`` gives the rows of an image or a file
-    as long as these are not part of a table (quant.quantize.given).
+    as long as these are not part of a table (`placed`).
     """
 
     ids: NDArray[np.int32]
@@ -81,6 +82,26 @@ def together(texts: Sequence[Tokens], most: int) -> Iterator[list[Tokens]]:
         yield some
 
 
+def placed(
+    checkpoint: Any, texts: Sequence[Tokens]
+) -> tuple[NDArray[np.float32] | None, Any, list[Tokens]]:
+    """The float model, where it is there, with the rows that a host computed for the inputs.
+
+    A model of images or of files of rows has no table of tokens. What an input becomes, a row a
+    token, is put where the token rows are, and the ids are the numbers of these rows; the table of
+    positions is zero. So several inputs share a table with the rows of all of them, and everything
+    behind it (golden, the stream, the Verilog) reads rows by their numbers, as it does of a text.
+    Given are the table [rows, H], None where no input brings rows, the model, and the inputs.
+    """
+    parts = [rows for text in texts if (rows := text.rows) is not None]
+    if not parts:
+        return None, checkpoint, list(texts)
+    table, ends = np.concatenate(parts), np.cumsum([len(text.ids) for text in texts])
+    numbers = np.split(np.arange(len(table), dtype=np.int32), ends[:-1])
+    found = [replace(text, ids=ids, made=None) for text, ids in zip(texts, numbers, strict=True)]
+    return table, checkpoint and checkpoint.with_tokens(table), found
+
+
 class TextTokenizer:
     """The tokenizer of a checkpoint or a quantized model, as it is resolved."""
 
@@ -109,13 +130,10 @@ class TextTokenizer:
     ) -> Tokens:
         """The tokens of ``text`` (and ``pair``), the longer part cut until ``limit`` tokens remain.
 
-        text
-            A text, or its words where it was split before.
-        words
-            Say with which token each word of the text begins; of a text that was not split its
-            words are what the tokenizer splits it into, punctuation by itself.
-        answer
-            Say which characters of the pair each of its tokens stands for, and cut the pair alone.
+        text: a text, or its words where it was split before. words: say with which token each word
+        of the text begins; of a text that was not split its words are what the tokenizer splits it
+        into, punctuation by itself. answer: say which characters of the pair each of its tokens
+        stands for, and cut the pair alone.
 
         Raises InputError for an empty text, for bytes that were not UTF-8 (surrogates here), and
         for a limit that leaves no room for one token.
@@ -126,25 +144,18 @@ class TextTokenizer:
             if part is not None and not part.strip():
                 raise InputError(f"the {name} is empty: give at least one word")
             if part is not None and (wrong := _NOT_UTF8.search(part)):
-                raise InputError(
-                    f"the {name} is not UTF-8: character {wrong.start() + 1} is the byte "
-                    f"{ord(wrong[0]) & 0xFF:#04x}: convert it, for example with iconv"
-                )
-
-        def encoding() -> Any:
-            return self._tokenizer.encode(given, pair, is_pretokenized=split)
-
-        given = list(text) if split else text
+                byte = f"character {wrong.start() + 1} is the byte {ord(wrong[0]) & 0xFF:#04x}"
+                advice = "convert it, for example with iconv"
+                raise InputError(f"the {name} is not UTF-8: {byte}: {advice}")
+        given = partial(self._tokenizer.encode, list(text) if split else text, pair, split)
         self._tokenizer.no_truncation()
-        found, minimum = encoding(), self.least(pair is not None)
+        found, minimum = given(), self.least(pair is not None)
         special = minimum - (1 if pair is None else 2)
         if answer:
             minimum = special + 1 + found.sequence_ids.count(0)
         if limit < minimum:
-            raise InputError(
-                f"the limit of {limit} tokens leaves no room for the text: "
-                f"it must be {minimum} or more"
-            )
+            room = f"the limit of {limit} tokens leaves no room for the text"
+            raise InputError(f"{room}: it must be {minimum} or more")
         unanswered = answer and pair is not None and 1 not in found.sequence_ids
         if unanswered or len(found.ids) <= special:
             empty = str(pair) if unanswered else whole
@@ -153,48 +164,31 @@ class TextTokenizer:
         if dropped:
             cut = {"strategy": "only_second" if answer else "longest_first"}
             self._tokenizer.enable_truncation(limit, direction=self.resolved.side, **cut)
-            found = encoding()
+            found = given()
         spelling, begins = _words(found, text) if words else ((), ())
-        types = np.asarray(found.type_ids, np.int32)
-        context = (
-            (place, *found.offsets[place])
-            for place, part in enumerate(found.sequence_ids)
-            if answer and part == 1
-        )
-        return Tokens(
-            ids=np.asarray(found.ids, np.int32),
-            types=types if self.resolved.segments else np.zeros_like(types),
-            words=tuple(found.tokens),
-            dropped=dropped,
-            spelling=spelling,
-            begins=begins,
-            context=tuple(context),
-            pair=pair or "" if answer else "",
-        )
+        types = np.asarray(found.type_ids, np.int32) * np.int32(self.resolved.segments)
+        places = [i for i, part in enumerate(found.sequence_ids) if answer and part == 1]
+        context = tuple((place, *found.offsets[place]) for place in places)
+        asked = (context, pair or "" if answer else "")
+        words_of = (tuple(found.tokens), dropped, spelling, begins)
+        return Tokens(np.asarray(found.ids, np.int32), types, *words_of, *asked)
 
 
 def _words(encoding: Any, text: str | Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """The words of the (first) text, and the token with which each begins."""
-    places: dict[int, list[int]] = {}
+    begins: dict[int, int] = {}
+    ends: dict[int, int] = {}
     for place, (word, part) in enumerate(zip(encoding.word_ids, encoding.sequence_ids)):
         if word is not None and part == 0:
-            places.setdefault(word, []).append(place)
+            begins.setdefault(word, place)
+            ends[word] = encoding.offsets[place][1]
     if not isinstance(text, str):
-        return tuple(text), tuple(places.get(word, [-1])[0] for word in range(len(text)))
-    spans = [
-        (encoding.offsets[place[0]][0], encoding.offsets[place[-1]][1]) for place in places.values()
-    ]
-    begins = tuple(place[0] for place in places.values())
-    return tuple(text[first:last].strip() for first, last in spans), begins
+        return tuple(text), tuple(begins.get(word, -1) for word in range(len(text)))
+    spans = ((encoding.offsets[place][0], ends[word]) for word, place in begins.items())
+    return tuple(text[first:last].strip() for first, last in spans), tuple(begins.values())
 
 
-def encode(
-    spec: EncoderSpec,
-    tokenizer: Any,
-    text: Any,
-    pair: str | None,
-    most: int,
-) -> Tokens:
+def encode(spec: EncoderSpec, tokenizer: Any, text: Any, pair: str | None, most: int) -> Tokens:
     """The tokens of a text for a model: ``most`` of them, or what its position table covers.
 
     Raises InputError as TextTokenizer.encode, for a pair where every token has a class or the model
@@ -211,30 +205,24 @@ def encode(
     tokens = tokenizer.encode(text, pair, limit=limit, words=every, answer=asked)
     ids, padding = tokens.ids, spec.position_offset - 1  # RoBERTa's positions count no padding
     end = int(ids.max()) if spec.end is None else spec.end
+    vocabulary = f"the model's embedding has {spec.vocabulary} rows"
+    last = "the model does not read the tokens behind it, which ends a text"
+    dropout = "it changes every embedding of the text by how often it stands there (token_dropout)"
+    position = "it is padding to the model (pad_token_id) and has no position"
+    inside = np.arange(len(ids)) < len(ids) - 1
     for wrong, why in (
-        (ids >= spec.vocabulary, f"the model's embedding has {spec.vocabulary} rows"),
-        (
-            (ids == end) & (spec.pooling == "last") & (np.arange(len(ids)) < len(ids) - 1),
-            "the model does not read the tokens behind it, which ends a text",
-        ),
-        (
-            ids == spec.unread,
-            "it changes every embedding of the text by how often it stands there (token_dropout)",
-        ),
-        (
-            (ids == padding) & (padding >= 0),
-            "it is padding to the model (pad_token_id) and has no position",
-        ),
+        (ids >= spec.vocabulary, vocabulary),
+        ((ids == end) & (spec.pooling == "last") & inside, last),
+        (ids == spec.unread, dropout),
+        ((ids == padding) & (padding >= 0), position),
     ):
         if wrong.any():
             place = int(wrong.argmax())
-            word = tokens.words[place]
-            raise InputError(f"{word!r} has the id {ids[place]}, {why}: leave it out of the text")
+            word = f"{tokens.words[place]!r} has the id {ids[place]}"
+            raise InputError(f"{word}, {why}: leave it out of the text")
     if not spec.types:
         return replace(tokens, types=np.zeros_like(tokens.types))
     if (largest := int(tokens.types.max())) >= spec.types:
-        raise InputError(
-            f"the second text has the segment {largest}: the model has {spec.types} segment "
-            f"type{'s' if spec.types > 1 else ''}: give no pair"
-        )
+        there = f"the model has {spec.types} segment type{'s' if spec.types > 1 else ''}"
+        raise InputError(f"the second text has the segment {largest}: {there}: give no pair")
     return tokens

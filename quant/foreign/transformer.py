@@ -13,9 +13,8 @@ import numpy as np
 from golden.model import RMS_HIDDEN_MAX, TOKENS_MAX, Window
 from quant.foreign.config import Options, check
 from quant.foreign.tensors import boolean, integer, number
-from quant.model.position_bias import BIAS, alibi
+from quant.model.distance import BIAS, Windows, alibi
 from quant.model.spec import Arrays, Floats
-from quant.model.window import Windows
 
 OWN = "bert2rtl-transformer"
 NONE, ALIBI, BUCKETS = BIASES = ("none", "alibi", "buckets")
@@ -104,14 +103,9 @@ def _windows(config: Options) -> Windows:
 
 
 CONFIG: dict[str, Callable[[Options], Any]] = {
-    "norm": _norm,
-    **{name: _flag(name) for name in ("gated", "rms_norm", "rows")},
-    "given": _flag("rows"),
-    "embedding_norm": _flag("embedding_norm", None),
+    "norm": _norm, "position_bias": _buckets, "rotary": _bases, "windows": _windows,
+    "given": _flag("rows"), **{name: _flag(name) for name in ("gated", "rms_norm", "rows")},
+    "embedding_norm": _flag("embedding_norm", None), "pooling": lambda c: c["pooling"],
     "vocabulary": lambda c: integer(c, "max_position_embeddings" if c["rows"] else "vocab_size"),
-    "pooling": lambda c: c["pooling"],
-    "position_bias": _buckets,
-    "rotary": _bases,
-    "windows": _windows,
-}
+}  # fmt: skip
 """Fields of EncoderSpec, and how its options say them."""

@@ -100,10 +100,9 @@ def _front(reading: Reading, arrays: Arrays, fields: dict[str, Any]) -> None:
     if tensors.drop(f"{reading.prefix}head.") and embeds:
         reading.notes.append("the mean of the patches takes the place of the pooling by attention")
         if reading.kind == "VisionModel" and reading.asked != EMBEDDING:
-            raise CheckpointError(
-                "head: SiglipVisionModel pools the patches by attention of a learned query, which "
-                f"nothing here computes: --task {EMBEDDING} takes their mean instead"
-            )
+            what = "pools the patches by attention of a learned query, which nothing here computes"
+            advice = f"--task {EMBEDDING} takes their mean instead"
+            raise CheckpointError(f"head: SiglipVisionModel {what}: {advice}")
     reading.kind = _SIDES.get(f"{reading.family.name}{reading.kind}", reading.kind)
 
 

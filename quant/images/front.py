@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from golden.model import TOKENS_MAX
-from quant.images.files import saying
-from quant.model.spec import CheckpointError, Floats, InputError
+from quant.model.spec import CheckpointError, Floats, InputError, saying
 
 PREPROCESSOR = "preprocessor_config.json"
 PROCESSORS = (PREPROCESSOR, "processor_config.json")
@@ -56,10 +55,8 @@ class Front:
     def __post_init__(self) -> None:
         count, most = len(self.offsets), TOKENS_MAX - len(self.names)
         if not 0 < self.grid[0] * self.grid[1] == count <= most or self.channels not in (1, 3):
-            raise UserError(
-                f"{self}, and the weights have {count:,} positions: one is needed for each patch, "
-                f"1 to {most:,}, and 1 or 3 channels"
-            )
+            needed = f"one is needed for each patch, 1 to {most:,}, and 1 or 3 channels"
+            raise UserError(f"{self}, and the weights have {count:,} positions: {needed}")
 
     def __str__(self) -> str:
         before = "".join(f"{name} and " for name in self.names)
@@ -102,16 +99,14 @@ class Front:
         shape, sides = list(image.shape), image.shape[:2]
         pixels = image.dtype == np.uint8 and (image.ndim == 2 or shape[2:] == [3])
         if not pixels or not 0 < max(sides) <= _LONGEST * min(sides):
-            raise InputError(
-                f"the image is {image.dtype} {shape}: it must be uint8 [height, width] or [height, "
-                f"width, 3], one side at most {_LONGEST} times the other"
-            )
+            right = f"[height, width, 3], one side at most {_LONGEST} times the other"
+            what = f"the image is {image.dtype} {shape}"
+            raise InputError(f"{what}: it must be uint8 [height, width] or {right}")
         found = _values(self.processor, Image.fromarray(image), self.channels, **options)
-        if found.shape != (self.channels, self.height, self.width):
-            raise InputError(
-                f"the image is {shape}, and {PREPROCESSOR} makes {list(found.shape)} of it: the "
-                f"model takes {[self.channels, self.height, self.width]}: resize or cut it first"
-            )
+        wanted = [self.channels, self.height, self.width]
+        if (made := list(found.shape)) != wanted:
+            what = f"the image is {shape}, and {PREPROCESSOR} makes {made} of it"
+            raise InputError(f"{what}: the model takes {wanted}: resize or cut it first")
         return found
 
     def seen(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -165,10 +160,8 @@ def read(
         picture = Image.new("L", (size[1] * factors[0], size[0] * factors[1]))
         found = _values(processor, picture, channels)
         if found.ndim != 3 or len(found) != channels or not np.isfinite(found).all():
-            raise CheckpointError(
-                f"{folder}: {PREPROCESSOR} makes {list(found.shape)} of an image: it must be "
-                f"finite [{channels}, height, width]"
-            )
+            made = f"{folder}: {PREPROCESSOR} makes {list(found.shape)} of an image"
+            raise CheckpointError(f"{made}: it must be finite [{channels}, height, width]")
         shapes.add((found.shape[1], found.shape[2]))
     return json.loads(processor.to_json_string()), shapes.pop() if len(shapes) == 1 else size
 

@@ -1,4 +1,1 @@
-"""How good a quantized model is.
-
-Both models on the same texts, held to each other and to the labels.
-"""
+"""How good a quantized model is: both on the same texts, held to each other and the labels."""

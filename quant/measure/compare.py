@@ -13,11 +13,9 @@ from golden.matmul import matmul
 from golden.model import Model
 from golden.requantize import round_shift
 from golden.window import in_window
-from quant.model.position_bias import square
+from quant.model.distance import square, within
 from quant.model.spec import EncoderSpec, Floats
-from quant.model.window import within
-from quant.quantize.decode import lsb, twins
-from quant.quantize.quantizers import softmax_change
+from quant.quantize.quantizers import lsb, softmax_change, twins
 
 OUTLIER = 8.0
 
@@ -37,6 +35,18 @@ class TensorError:
     largest: float = 0.0
     lsb: float = 1.0
     peaks: NDArray[np.float64] | None = None
+
+    def add(self, exact: Floats, values: np.ndarray, at_limits: int) -> None:
+        """Add the values of a text, and those of the float tensor beside them."""
+        difference = values - exact
+        self.count += exact.size
+        self.limits += at_limits
+        self.signal += float(np.square(exact, dtype=np.float64).sum())
+        self.noise += float(np.square(difference).sum())
+        if exact.ndim <= 2:
+            peaks = np.abs(exact).reshape(-1, exact.shape[-1]).max(axis=0).astype(np.float64)
+            self.peaks = peaks if self.peaks is None else np.maximum(self.peaks, peaks)
+        self.largest = max(self.largest, float(np.abs(difference).max()))
 
     @property
     def sqnr(self) -> float:
@@ -85,12 +95,12 @@ def compare(
             codes = integers[name]
             at_limits = int(np.count_nonzero((codes == limit - 1) | (codes == -limit)))
             values, exact = twins(codes, format, floats[twin])
-            _add(errors, name, exact, values, lsb(format), at_limits)
+            errors.setdefault(name, TensorError(lsb=lsb(format))).add(exact, values, at_limits)
     for name in floats:
         if name.endswith(".probs"):
             layer = name.removesuffix(".probs")
             probs = integers[f"{layer}.p"] / integers[f"{layer}.sum"][..., None]
-            _add(errors, name, floats[name], probs, 1 / 255, 0)
+            errors.setdefault(name, TensorError(lsb=1 / 255)).add(floats[name], probs, 0)
 
 
 def answering(spec: EncoderSpec, integers: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -140,35 +150,19 @@ def softmax_errors(
     return np.where(lost, 1.0, softmax_change(exact, scores, seen))
 
 
+def worst_first(errors: Mapping[str, TensorError]) -> list[tuple[str, TensorError]]:
+    """The tensors of a comparison, the worst signal to noise ratio first."""
+    return sorted(errors.items(), key=lambda item: item[1].sqnr)
+
+
 def table(errors: Mapping[str, TensorError]) -> str:
-    """The tensors of a comparison, worst signal to noise ratio first."""
-    lines = [
-        f"{'tensor':28}{'LSB':>11}{'SQNR dB':>9}{'largest error':>15}{'codes at their limits':>23}"
-    ]
-    for name, error in sorted(errors.items(), key=lambda item: item[1].sqnr):
+    """The tensors of a comparison, worst first."""
+    head = f"{'tensor':28}{'LSB':>11}{'SQNR dB':>9}{'largest error':>15}"
+    lines = [f"{head}{'codes at their limits':>23}"]
+    for name, error in worst_first(errors):
         largest = f"{error.largest / error.lsb:.1f} LSB"
         lines.append(
             f"{name:28}{error.lsb:11.3g}{error.sqnr:9.1f}{largest:>15}"
             f"{error.limits:10,} ({error.share:8.4%})"
         )
     return "\n".join(lines)
-
-
-def _add(
-    errors: dict[str, TensorError],
-    name: str,
-    exact: Floats,
-    value: np.ndarray,
-    lsb: float,
-    at_limits: int,
-) -> None:
-    error = errors.setdefault(name, TensorError(lsb=lsb))
-    difference = value - exact
-    error.count += exact.size
-    error.limits += at_limits
-    error.signal += float(np.square(exact, dtype=np.float64).sum())
-    error.noise += float(np.square(difference).sum())
-    if exact.ndim <= 2:
-        peaks = np.abs(exact).reshape(-1, exact.shape[-1]).max(axis=0).astype(np.float64)
-        error.peaks = peaks if error.peaks is None else np.maximum(error.peaks, peaks)
-    error.largest = max(error.largest, float(np.abs(difference).max()))

@@ -1,9 +1,16 @@
 """Measures of a model's answers and vectors, and of how near those of two models are.
 
+Tags of words are those of IOB2, IOBES and their like: O, or a prefix, a hyphen and a type, where B
+and S begin an entity, I and E (L) go on with it, E (L), S and U end it. What does not follow these
+rules is read as conlleval of CoNLL-2000 reads it, and seqeval by default: an I behind O or behind
+another type begins an entity.
+
 `scipy.stats` is imported where it is used: it takes a second, which `make sim` does not need.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +20,11 @@ Classes = NDArray[np.int64]
 Numbers = NDArray[np.floating[Any]]
 Vectors = NDArray[np.integer[Any]] | Numbers
 MODELS = ("float", "golden")
-BLOCK = 256  # rows of the matrix of all cosines at a time
+
+OUTSIDE = "O"
+"""The tag of a word that belongs to nothing (Ramshaw and Marcus, 1995)."""
+
+_TAG = re.compile(r"O|[BIESLU]-.+")
 
 
 def confusion_matrix(labels: Classes, predictions: Classes, classes: int) -> Classes:
@@ -25,8 +36,7 @@ def class_scores(confusion: Classes) -> dict[str, Any]:
     """Accuracy, and precision, recall and F1 of each class, from a confusion matrix.
 
     precision = TP / (TP + FP), recall = TP / (TP + FN), F1 = 2 TP / (2 TP + FP + FN); None where a
-    denominator is 0 (a class that is never predicted has no precision). The shares of the matrix
-    are of each true class, a row; their diagonal is the recall.
+    denominator is 0 (a class that is never predicted has no precision).
     """
     right, said, true = confusion.diagonal(), confusion.sum(axis=0), confusion.sum(axis=1)
     return {
@@ -34,9 +44,6 @@ def class_scores(confusion: Classes) -> dict[str, Any]:
         "accuracy_95": wilson(int(right.sum()), int(confusion.sum())),
         **by_name(right, said, true),
         "confusion": confusion.tolist(),
-        "confusion_shares": [
-            _ratios(row, np.full(len(row), total)) for row, total in zip(confusion, true)
-        ],
     }
 
 
@@ -61,15 +68,52 @@ def label_scores(right: NDArray[np.bool_], said: NDArray[np.bool_]) -> dict[str,
 
 def by_name(found: Classes, said: Classes, right: Classes) -> dict[str, list[float | None]]:
     """Precision, recall and F1 of several names, from how often each was found, said and right."""
-    return {
-        "precision": _ratios(found, said),
-        "recall": _ratios(found, right),
-        "f1": _ratios(2 * found, said + right),
-    }
+    f1 = _ratios(2 * found, said + right)
+    return {"precision": _ratios(found, said), "recall": _ratios(found, right), "f1": f1}
 
 
 def _ratios(part: Classes, whole: Classes) -> list[float | None]:
     return [float(a / b) if b else None for a, b in zip(part, whole, strict=True)]
+
+
+def tagged(names: Sequence[str]) -> bool:
+    """These names of classes are such tags, of one entity type or more."""
+    return all(map(_TAG.fullmatch, names)) and any(name != OUTSIDE for name in names)
+
+
+def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
+    """The entities of a text in their order: type, first and last word."""
+    found: list[tuple[str, int, int]] = []
+    first, before = 0, OUTSIDE
+    for place, tag in enumerate([*tags, OUTSIDE]):
+        if before != OUTSIDE and _ends(before, tag):
+            found.append((before[2:], first, place - 1))
+        if tag != OUTSIDE and (before == OUTSIDE or _ends(before, tag)):
+            first = place
+        before = tag
+    return found
+
+
+def _ends(before: str, tag: str) -> bool:
+    """An entity ends between two tags, of which the first belongs to one."""
+    return tag == OUTSIDE or before[0] in "ESLU" or tag[0] in "BSU" or before[2:] != tag[2:]
+
+
+def entity_scores(right: Sequence[Sequence[str]], said: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Of the texts' tags: micro precision, recall and F1 of the entities, and F1 of each type.
+
+    An entity counts as found where its type and all its words are right.
+    """
+    a, b = (
+        {(number, *one) for number, tags in enumerate(texts) for one in entities(tags)}
+        for texts in (right, said)
+    )
+    kinds = sorted({kind for _, kind, *_ in a | b})
+    several = [Counter(kind for _, kind, *_ in some) for some in (a & b, b, a)]
+    counts = [np.array([counter[kind] for kind in kinds], np.int64) for counter in several]
+    micro = by_name(*(count.sum(keepdims=True) for count in counts))
+    shares = {name: values[0] for name, values in micro.items()}
+    return {"entities": len(a), **shares, "f1_by_type": dict(zip(kinds, by_name(*counts)["f1"]))}
 
 
 def determination(values: Numbers, exact: Numbers) -> Numbers:
@@ -115,14 +159,12 @@ def distance(a: Vectors, b: Vectors) -> float:
 
 def nearest(vectors: Vectors) -> NDArray[np.int64]:
     """For each row the other row with the largest cosine, the first of several [n >= 2]."""
-    x = unit(vectors)
-    found = np.empty(len(x), np.int64)
-    for first in range(0, len(x), BLOCK):
-        rows = np.arange(first, min(first + BLOCK, len(x)))
-        similar = x[rows] @ x.T
-        similar[np.arange(len(rows)), rows] = -np.inf
-        found[rows] = similar.argmax(axis=1)
-    return found
+    x, found = unit(vectors), []
+    for i, row in enumerate(x):
+        similar = x @ row
+        similar[i] = -np.inf
+        found.append(similar.argmax())
+    return np.array(found)
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:

@@ -6,33 +6,24 @@ float model. A class for every token: for each word the class of its first token
 characters of the text that answer them. Embeddings: their direction.
 
 Scales are positive, so golden's integers alone decide. `TABLE` is the only place that looks at the
-task of a model.
+task of a model. `judge` says whether a model is good and what falls below the bounds, whose reasons
+are in docs/numerics.md, "When a calibration is poor".
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from quant.foreign.tokenizer import Tokens
-from quant.measure import entities, metrics
-from quant.measure.compare import TensorError
+from quant.measure import metrics
+from quant.measure.compare import TensorError, worst_first
 from quant.model.float_model import softmax
-from quant.model.spec import (
-    CLASSIFICATION,
-    EMBEDDING,
-    IDENTITY,
-    MULTI_LABEL,
-    QUESTION_ANSWERING,
-    REGRESSION,
-    TEXTS,
-    TOKEN_CLASSIFICATION,
-    EncoderSpec,
-)
+from quant.model.spec import CLASSIFICATION, IDENTITY, TASKS, TEXTS, EncoderSpec
 from quant.texts.data_file import Review
 
 Array = NDArray[Any]
@@ -46,11 +37,16 @@ ANSWER = 15
 UNCOUNTED = -2
 """The label of a token with which no word begins; that of a word without a tag is -1."""
 
-
-def sigmoid(x: Numbers) -> Numbers:
-    """1 / (1 + exp(-x)) without overflow."""
-    small = np.exp(-np.abs(x))
-    return np.where(x < 0, small, 1) / (1 + small)
+SQNR_DB, AGREEMENT = 15.0, 0.97
+BOUNDS = {"agreement": AGREEMENT, "cosine": 0.99, "fit": 0.99}
+"""By what `Task.likeness` measures."""
+NAMED_TENSORS, NAMED_CHANNELS = 5, 4
+ADVICE = "inputs like those that the model will see (--data), more (--samples), --remedies all"
+_SENTENCES = {
+    "agreement": "golden and float agree on {0:.2%} of {1:,} {2}{3}",
+    "cosine": "golden's mean cosine with float is {0:.4f} on {1:,} {2}",
+    "fit": "golden's numbers explain {0:.4f} of the variance of float's on {1:,} {2}",
+}
 
 
 def span(tokens: Tokens, logits: Array) -> tuple[int, int]:
@@ -79,21 +75,63 @@ def known(targets: Array) -> NDArray[np.bool_]:
     return np.asarray(targets >= 0 if targets.ndim == 1 else np.isfinite(targets).all(axis=1))
 
 
+@dataclass(frozen=True)
+class Evaluation:
+    """A row of outputs [n, C] for each text, or for each word where these have a class.
+
+    logit_scale: of the integer logits, a number, or one each output. errors: by tensor, over the
+    ``traced`` first texts. labels: what is right, as `Task.targets` gives it.
+    """
+
+    spec: EncoderSpec
+    float_logits: NDArray[np.float32]
+    integer_logits: NDArray[np.int64]
+    logit_scale: float | Array
+    errors: dict[str, TensorError]
+    traced: int
+    labels: Array
+    texts: Texts
+
+    @property
+    def labelled(self) -> NDArray[np.bool_]:
+        """The rows that have a label [n]."""
+        return known(self.labels)
+
+    def to_json(self) -> Values:
+        """All figures: how right each model is (None without labels), and how they agree."""
+        task, rows = task_of(self.spec), self.labelled
+        both = task.both(self)
+        score = partial(task.scores, self, right=self.labels[rows])
+        floats, golden = (score(x[rows]) if rows.any() else None for x in both)
+        difference = np.abs(self.integer_logits * self.logit_scale - self.float_logits)
+        steps = difference / self.logit_scale
+        return {
+            task.row: len(self.float_logits),
+            f"labelled_{task.row}": int(rows.sum()),
+            "tokens": sum(len(tokens.ids) for tokens in self.texts),
+            "classes": list(self.spec.labels),
+            "float": floats,
+            "golden": golden,
+            **task.compared(self, *both),
+            "logit_difference": {
+                "largest": float(difference.max()),
+                "mean": float(difference.mean()),
+                "lsb": np.asarray(self.logit_scale).tolist(),
+                "largest_lsb": float(steps.max()),
+                "mean_lsb": float(steps.mean()),
+                "float_spread": float(self.float_logits.std()),
+            },
+            "traced_texts": self.traced,
+            "tensors": {name: error.to_json() for name, error in worst_first(self.errors)},
+        }
+
+
 class Task:
     """One of several classes for each text; the other tasks change what differs.
 
-    Attributes
-    ----------
-    key
-        What `answer` calls what is decided.
-    measure, error
-        The names of what `likeness` and `distance` measure.
-    decided
-        What both models decide, in words that follow the inputs.
-    row
-        What a row of outputs stands for.
-    has_units
-        The outputs are numbers with units of their own, not logits.
+    key: what `answer` calls what is decided. measure, error: the names of what `likeness` and
+    `distance` measure. decided: what both models decide, in words that follow the inputs. row: what
+    a row of outputs stands for. has_units: the outputs are numbers with units of their own.
     """
 
     key = "class"
@@ -116,7 +154,7 @@ class Task:
         return softmax(logits)
 
     def answer(self, spec: EncoderSpec, tokens: Tokens, logits: Numbers, codes: Array) -> Values:
-        """The outputs of a text, decided by the codes.
+        """The outputs of a text, in the units of the float model and decided by the codes.
 
         What is decided by `key`, and "logits" and "probabilities" by the names of the outputs.
         """
@@ -189,7 +227,7 @@ class Labels(Task):
         return [name for name, holds in zip(names, decision, strict=True) if holds]
 
     def shares(self, logits: Numbers) -> Numbers:
-        return sigmoid(logits)
+        return np.asarray(expit(logits))
 
     def targets(self, spec: EncoderSpec, reviews: Sequence[Review], texts: Texts) -> Array:
         """A number for each output [n, C], NaN for a text without labels."""
@@ -221,7 +259,7 @@ class Regression(Labels):
 
     def through(self, spec: EncoderSpec, outputs: Numbers) -> Numbers:
         """The numbers: the outputs through the function that the spec names."""
-        return outputs if spec.function == IDENTITY else sigmoid(outputs)
+        return outputs if spec.function == IDENTITY else np.asarray(expit(outputs))
 
     def answer(self, spec: EncoderSpec, tokens: Tokens, logits: Numbers, codes: Array) -> Values:
         """{"values"} by the names of the outputs."""
@@ -239,8 +277,8 @@ class Regression(Labels):
         return float(metrics.determination(codes, exact).min())
 
     def both(self, e: Evaluation) -> tuple[Array, Array]:
-        floats = e.float_logits.astype(np.float64)
-        return self.through(e.spec, floats), self.through(e.spec, e.scaled)
+        floats, integers = e.float_logits.astype(np.float64), e.integer_logits * e.logit_scale
+        return self.through(e.spec, floats), self.through(e.spec, integers)
 
     def scores(self, e: Evaluation, decided: Array, right: Array) -> Values:
         return {
@@ -289,7 +327,7 @@ class Words(Task):
     def said(self, values: Values) -> str:
         """The words, with a label behind those that are not O."""
         pairs = zip(values["words"], values["labels"], strict=True)
-        return " ".join(word if tag == entities.OUTSIDE else f"{word}/{tag}" for word, tag in pairs)
+        return " ".join(word if tag == metrics.OUTSIDE else f"{word}/{tag}" for word, tag in pairs)
 
     def label(self, spec: EncoderSpec, review: Review, tokens: Tokens) -> Any:
         """A list, None where the file says nothing of a word."""
@@ -317,12 +355,12 @@ class Words(Task):
     def _entities(self, e: Evaluation, classes: Array) -> Values | None:
         """Over the words that have a tag, as if the others were not there; None without tags."""
         names = np.array(e.spec.labels)
-        if not entities.tagged(e.spec.labels) or not e.labelled.any():
+        if not metrics.tagged(e.spec.labels) or not e.labelled.any():
             return None
         text = np.repeat(np.arange(len(e.texts)), [len(tokens.kept) for tokens in e.texts])
         ends = np.flatnonzero(np.diff(text[e.labelled])) + 1
         several = (np.split(names[part[e.labelled]], ends) for part in (e.labels, classes))
-        return entities.scores(*([part.tolist() for part in parts] for parts in several))
+        return metrics.entity_scores(*([part.tolist() for part in parts] for parts in several))
 
 
 class Answers(Task):
@@ -364,82 +402,8 @@ class Embeddings(Task):
         return float(metrics.cosines(codes, exact).mean())
 
 
-TABLE: dict[str, Task] = {
-    CLASSIFICATION: Task(),
-    MULTI_LABEL: Labels(),
-    REGRESSION: Regression(),
-    TOKEN_CLASSIFICATION: Words(),
-    QUESTION_ANSWERING: Answers(),
-    EMBEDDING: Embeddings(),
-}
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """A row of outputs for each text, or for each word where these have a class.
-
-    Attributes
-    ----------
-    float_logits, integer_logits
-        float32 and int64 [n, C], the second in units of logit_scale: a number, or one each output.
-    errors
-        By tensor, over the ``traced`` first texts.
-    labels
-        What is right, as `Task.targets` gives it.
-    texts
-        Of which the rows are, in their order.
-    """
-
-    spec: EncoderSpec
-    float_logits: NDArray[np.float32]
-    integer_logits: NDArray[np.int64]
-    logit_scale: float | Array
-    errors: dict[str, TensorError]
-    traced: int
-    labels: Array
-    texts: Texts
-
-    @property
-    def scaled(self) -> Array:
-        """The integer logits in the units of the float ones."""
-        return self.integer_logits * self.logit_scale
-
-    @property
-    def labelled(self) -> NDArray[np.bool_]:
-        """The rows that have a label [n]."""
-        return known(self.labels)
-
-    def to_json(self) -> Values:
-        """All figures: how right each model is (None without labels), and how they agree."""
-        task, rows = task_of(self.spec), self.labelled
-        both = task.both(self)
-        scores = [
-            task.scores(self, x[rows], self.labels[rows]) if rows.any() else None for x in both
-        ]
-        difference = np.abs(self.scaled - self.float_logits)
-        steps = difference / self.logit_scale
-        return {
-            task.row: len(self.float_logits),
-            f"labelled_{task.row}": int(rows.sum()),
-            "tokens": sum(len(tokens.ids) for tokens in self.texts),
-            "classes": list(self.spec.labels),
-            "float": scores[0],
-            "golden": scores[1],
-            **task.compared(self, *both),
-            "logit_difference": {
-                "largest": float(difference.max()),
-                "mean": float(difference.mean()),
-                "lsb": np.asarray(self.logit_scale).tolist(),
-                "largest_lsb": float(steps.max()),
-                "mean_lsb": float(steps.mean()),
-                "float_spread": float(self.float_logits.std()),
-            },
-            "traced_texts": self.traced,
-            "tensors": {
-                name: error.to_json()
-                for name, error in sorted(self.errors.items(), key=lambda item: item[1].sqnr)
-            },
-        }
+_KINDS = (Task, Embeddings, Labels, Answers, Regression, Words)
+TABLE: dict[str, Task] = {name: kind() for name, kind in zip(TASKS, _KINDS, strict=True)}
 
 
 def task_of(spec: EncoderSpec) -> Task:
@@ -452,11 +416,54 @@ def likeness(spec: EncoderSpec, texts: Texts, codes: Array, scale: Any, exact: A
     return task.likeness(spec, texts, codes * scale if task.has_units else codes, exact)
 
 
-def answer(
-    spec: EncoderSpec, tokens: Tokens, logits: Numbers, codes: Array | None = None
-) -> Values:
-    """The outputs of a text, in the units of the float model, as `Task.answer` gives them.
+def judge(
+    errors: Mapping[str, TensorError],
+    likeness: float,
+    texts: int,
+    task: str = CLASSIFICATION,
+    inputs: str = TEXTS,
+) -> dict[str, Any]:
+    """The verdict on a model by the errors of its tensors and its likeness to the float model.
 
-    The codes, of which the logits are multiples, decide where they are given.
+    likeness: as `Task.likeness` measures it on so many texts. inputs: what these are
+    (EncoderSpec.inputs). Given are "good"; "findings", what is below its bound, a sentence each:
+    the agreement first, then tensors, worst first, then those with outlier channels, a likely
+    cause; "summary", what was measured beside its bounds; and the "bounds".
     """
-    return task_of(spec).answer(spec, tokens, logits, logits if codes is None else codes)
+    row = TABLE[task]
+    alike = _SENTENCES[row.measure].format(likeness, texts, inputs, row.decided)
+    findings, bound = [], BOUNDS[row.measure]
+    if likeness < bound:
+        shown = f"{bound:.0%}" if row.measure == "agreement" else str(bound)
+        findings.append(f"{alike}: below {shown}")
+    poor = sorted((error.sqnr, name) for name, error in errors.items() if error.sqnr < SQNR_DB)
+    for sqnr, name in poor[:NAMED_TENSORS]:
+        findings.append(f"{name}: SQNR {sqnr:.1f} dB, below {SQNR_DB:.0f}: {cause(errors[name])}")
+    if len(poor) > NAMED_TENSORS:
+        findings.append(f"{len(poor) - NAMED_TENSORS} more tensors are below {SQNR_DB:.0f} dB")
+    if findings:
+        # Much signal in one channel gives a tensor a high SQNR, though the others have no codes.
+        reach = [(e.outliers()[0][1], name) for name, e in errors.items() if e.outliers()]
+        hidden = [name for _, name in sorted(reach, reverse=True) if errors[name].sqnr >= SQNR_DB]
+        findings += [f"{name}: {cause(errors[name])}" for name in hidden[:NAMED_TENSORS]]
+    summary = alike
+    if errors:
+        worst = min(errors, key=lambda name: errors[name].sqnr)
+        full = max(errors, key=lambda name: errors[name].share)
+        summary = (
+            f"{alike}; the worst tensor, {worst}, has {errors[worst].sqnr:.1f} dB, where "
+            f"{SQNR_DB:.0f} are enough; codes at their limits are at most "
+            f"{errors[full].share:.2%} ({full}), and their error is in these figures"
+        )
+    bounds = {"sqnr_db": SQNR_DB, **BOUNDS}
+    return {"good": not findings, "findings": findings, "summary": summary, "bounds": bounds}
+
+
+def cause(error: TensorError) -> str:
+    """What of a tensor stands out: channels that reach far, else codes at their limits."""
+    if outliers := error.outliers():
+        shown = ", ".join(f"{c} ({ratio:.0f}x)" for c, ratio in outliers[:NAMED_CHANNELS])
+        rest = len(outliers) - NAMED_CHANNELS
+        more = f" and {rest} more" if rest > 0 else ""
+        return f"channels that reach far beyond the median one: {shown}{more}"
+    return f"no channel stands out, {error.share:.2%} of the codes at their limits"

@@ -1,4 +1,1 @@
-"""What a model is on both sides of the quantization.
-
-Its description, the float reference, the integer model with its tokenizer.
-"""
+"""What a model is on both sides of the quantization: its description, the float reference."""

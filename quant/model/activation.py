@@ -3,10 +3,7 @@
 In hardware every activation is a table of 256 entries, so nothing else knows their names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
@@ -39,46 +36,29 @@ def softplus(x: Any) -> Any:
     return np.logaddexp(0, x)
 
 
-def laplace(x: Any) -> Any:
-    """The distribution function of MEGA (Ma et al., 2023), with its mean and deviation."""
-    return 0.5 * (1 + erf((x - 0.707107) / (0.282095 * sqrt(2))))
-
-
-@dataclass(frozen=True)
-class Activation:
-    """A function of one real number.
-
-    Attributes
-    ----------
-    function
-        Of an array of float64, element by element.
-    names
-        How the configs of checkpoints call it (`hidden_act`).
-    """
-
-    function: Callable[[Any], Any]
-    names: tuple[str, ...] = ()
-
-
-ACTIVATIONS: dict[str, Activation] = {
-    "gelu": Activation(gelu, ("gelu", "gelu_python")),
-    "gelu-10": Activation(lambda x: np.clip(gelu(x), -10, 10), ("gelu_10",)),
-    "gelu-quick": Activation(lambda x: x * sigmoid(1.702 * x), ("quick_gelu",)),
-    "gelu-tanh": Activation(
-        gelu_tanh,
-        ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"),
-    ),
-    "hardswish": Activation(lambda x: x * np.clip(x + 3, 0, 6) / 6, ("hardswish",)),
-    "laplace": Activation(laplace, ("laplace",)),
-    "leaky-relu": Activation(lambda x: np.maximum(x, 0.01 * x), ("leaky_relu",)),
-    "linear": Activation(lambda x: 1.0 * x, ("linear",)),
-    "mish": Activation(lambda x: x * np.tanh(softplus(x)), ("mish",)),
-    "relu": Activation(relu, ("relu",)),
-    "relu-6": Activation(lambda x: np.clip(x, 0, 6), ("relu6",)),
-    "relu-squared": Activation(lambda x: relu(x) ** 2, ("relu2",)),
-    "sigmoid": Activation(sigmoid, ("sigmoid",)),
-    "silu": Activation(lambda x: x * sigmoid(x), ("silu", "swish")),
-    "sqrt-softplus": Activation(lambda x: np.sqrt(softplus(x)), ("sqrtsoftplus",)),
-    "tanh": Activation(np.tanh, ("tanh",)),
+_TABLE: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "gelu": (gelu, "gelu gelu_python"),
+    "gelu-10": (lambda x: np.clip(gelu(x), -10, 10), "gelu_10"),
+    "gelu-quick": (lambda x: x * sigmoid(1.702 * x), "quick_gelu"),
+    "gelu-tanh": (gelu_tanh, "gelu_new gelu_pytorch_tanh gelu_python_tanh gelu_fast gelu_accurate"),
+    "hardswish": (lambda x: x * np.clip(x + 3, 0, 6) / 6, "hardswish"),
+    # The distribution function of MEGA (Ma et al., 2023), with its mean and deviation.
+    "laplace": (lambda x: 0.5 * (1 + erf((x - 0.707107) / (0.282095 * sqrt(2)))), "laplace"),
+    "leaky-relu": (lambda x: np.maximum(x, 0.01 * x), "leaky_relu"),
+    "linear": (lambda x: 1.0 * x, "linear"),
+    "mish": (lambda x: x * np.tanh(softplus(x)), "mish"),
+    "relu": (relu, "relu"),
+    "relu-6": (lambda x: np.clip(x, 0, 6), "relu6"),
+    "relu-squared": (lambda x: relu(x) ** 2, "relu2"),
+    "sigmoid": (sigmoid, "sigmoid"),
+    "silu": (lambda x: x * sigmoid(x), "silu swish"),
+    "sqrt-softplus": (lambda x: np.sqrt(softplus(x)), "sqrtsoftplus"),
+    "tanh": (np.tanh, "tanh"),
 }
-"""By name. Those of `transformers` that have weights of their own (prelu, xielu) are not here."""
+ACTIVATIONS = {name: function for name, (function, _) in _TABLE.items()}
+"""Functions of an array of float64, element by element, by name.
+
+Those of `transformers` that have weights of their own (prelu, xielu) are not here.
+"""
+NAMES = {theirs: ours for ours, (_, names) in _TABLE.items() for theirs in names.split()}
+"""Our names by those of the configs of checkpoints (`hidden_act`)."""

@@ -36,7 +36,8 @@ channels is the one over E but for a factor, which gamma takes up:
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -47,22 +48,14 @@ from numpy.typing import NDArray
 
 from golden.model import ROTARY_TABLES_MAX, Window
 from quant.model.activation import ACTIVATIONS
-from quant.model.position_bias import BIAS
-from quant.model.window import Windows
+from quant.model.distance import BIAS, Windows
 
 Floats: TypeAlias = NDArray[np.floating[Any]]  # float32; float64 where calibration observes
 Arrays: TypeAlias = dict[str, Floats]
 
-CLASSIFICATION, EMBEDDING, MULTI_LABEL, QUESTION_ANSWERING, REGRESSION, TOKEN_CLASSIFICATION = (
-    TASKS
-) = (
-    "classification",
-    "embedding",
-    "multi-label",
-    "question-answering",
-    "regression",
-    "token-classification",
-)
+CLASSIFICATION, EMBEDDING, MULTI_LABEL = "classification", "embedding", "multi-label"
+QUESTION_ANSWERING, REGRESSION = "question-answering", "regression"
+TOKEN_CLASSIFICATION = "token-classification"
 TEXT_SIDE = "text-embedding"
 """What is asked for in place of a task where the text side of a whole CLIP is wanted."""
 
@@ -71,6 +64,10 @@ LABELLED = (CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION)
 
 EVERY_TOKEN = (QUESTION_ANSWERING, TOKEN_CLASSIFICATION)
 """Tasks with outputs for every token."""
+TASKS = tuple(sorted({*LABELLED, *EVERY_TOKEN, EMBEDDING}))
+
+TABLE = "embedding.token"
+"""The name of the table of tokens."""
 
 TEXTS, IMAGES, FILES = "texts", "images", "files"
 """What a model reads: texts with a table of tokens, images, or files of rows."""
@@ -87,6 +84,16 @@ class InputError(UserError):
     """A text or an image that cannot be read or classified; the message says why."""
 
 
+@contextmanager
+def saying(kind: type[UserError], what: str, advice: str) -> Iterator[None]:
+    """Makes one sentence of any error, of a file, of the libraries and of what options make them"""
+    try:
+        yield
+    except Exception as error:
+        why = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+        raise kind(f"{what} ({why}): {advice}") from None
+
+
 @dataclass(frozen=True, kw_only=True)
 class EncoderSpec:
     """The shape and the choices of an encoder with a head. Raises UserError naming a wrong field.
@@ -101,7 +108,7 @@ class EncoderSpec:
     token or ("none") every token by itself. The integer model gives every token's outputs for the
     last one too, and the host keeps the last (`kept`). end: the id that ends a text there and
     nowhere before; None for the largest id in it.
-    given: rows that a host computed take the place of the token table (quant.quantize.given), as
+    given: rows that a host computed take the place of the token table (quant.foreign.tokenizer), as
     many for every image. rows: they are those of a front end of the user's, as many as it makes.
     """
 
@@ -126,7 +133,7 @@ class EncoderSpec:
     function: str = IDENTITY
     given: bool = False
     rows: bool = False
-    position_bias: bool = False  # of scores, by head and distance (quant.model.position_bias)
+    position_bias: bool = False  # of scores, by head and distance (quant.model.distance)
     windows: Windows = ()  # of each layer, None: all keys; () where no layer has one
     end: int | None = None
     width: int = 0
@@ -145,10 +152,8 @@ class EncoderSpec:
                 raise UserError(f"{name} is {value!r}: it must be {allowed.format(self)}")
         for label, count in Counter(map(str.strip, self.labels)).items():
             if count > 1:
-                raise UserError(
-                    f"{count} labels are {label!r} (surrounding space does not count): rename all "
-                    "but one in id2label"
-                )
+                same = f"{count} labels are {label!r} (surrounding space does not count)"
+                raise UserError(f"{same}: rename all but one in id2label")
 
     def window(self, layer: int) -> Window | None:
         """Which keys a query of this layer sees; None: all."""
@@ -199,12 +204,10 @@ class EncoderSpec:
     def require(self, tasks: Sequence[str], model: object) -> None:
         """Raises UserError, which names the model and what it is for, for a task not of these."""
         if self.task not in tasks:
-            use = "classify QUESTION --pair TEXT" if self.task == QUESTION_ANSWERING else "classify"
-            use = "embed" if self.task == EMBEDDING else use
-            raise UserError(
-                f"{model} is a model of {self.task}, which does not serve here: use python -m "
-                f"quant.{use}, or take one of {', '.join(tasks)}"
-            )
+            uses = {EMBEDDING: "embed", QUESTION_ANSWERING: "classify QUESTION --pair TEXT"}
+            use = uses.get(self.task, "classify")
+            what = f"{model} is a model of {self.task}, which does not serve here"
+            raise UserError(f"{what}: use python -m quant.{use}, or take one of {', '.join(tasks)}")
 
     @property
     def outputs(self) -> int:
@@ -217,90 +220,72 @@ class EncoderSpec:
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The name and shape of every array the encoder needs; -1 (a width of the head) is free."""
-        attention = self.heads * self.head_size
+        hidden, attention = self.hidden, self.heads * self.head_size
         shapes: dict[str, tuple[int, ...]] = {
-            "embedding.token": (self.vocabulary, self.hidden),
-            "embedding.position": (self.positions, self.hidden),
+            "embedding.token": (self.vocabulary, hidden),
+            "embedding.position": (self.positions, hidden),
         }
         if self.types:
-            shapes["embedding.type"] = (self.types, self.hidden)
+            shapes["embedding.type"] = (self.types, hidden)
 
-        def linear(name: str, outputs: int, inputs: int) -> None:
-            shapes[f"{name}.weight"] = (outputs, inputs)
-            shapes[f"{name}.bias"] = (outputs,)
-
-        def norm(name: str) -> None:
-            shapes[f"{name}.gamma"] = shapes[f"{name}.beta"] = (self.hidden,)
+        def add(name: str, *shape: int) -> None:
+            """The weight and bias of a linear layer, or the gamma and beta of a norm."""
+            ends = ("weight", "bias") if len(shape) > 1 else ("gamma", "beta")
+            shapes.update({f"{name}.{ends[0]}": shape, f"{name}.{ends[1]}": shape[:1]})
 
         if self.embedding_norm:
-            norm("embedding.norm")
+            add("embedding.norm", hidden)
         if self.embedding_size:
-            linear("embedding.projection", self.hidden, self.embedding_size)
+            add("embedding.projection", hidden, self.embedding_size)
         if self.position_bias:
             shapes[BIAS] = (self.heads, 2 * self.max_tokens - 1)
-        for j in range(self.tables):
-            for part in ("cos", "sin"):
-                shapes[f"rotary.{j}.{part}"] = (self.max_tokens, self.head_size // 2)
-        for i in range(self.layers):
-            linear(f"layer.{i}.q", attention, self.hidden)
-            for name in "kv":
-                linear(f"layer.{i}.{name}", self.groups * self.head_size, self.hidden)
-            linear(f"layer.{i}.o", self.hidden, attention)
-            if i or self.first_norm:
-                norm(f"layer.{i}.norm1")
+        for name in (f"rotary.{j}.{part}" for j in range(self.tables) for part in ("cos", "sin")):
+            shapes[name] = (self.max_tokens, self.head_size // 2)
+        for layer in (f"layer.{i}" for i in range(self.layers)):
+            add(f"{layer}.q", attention, hidden)
+            add(f"{layer}.k", self.groups * self.head_size, hidden)
+            add(f"{layer}.v", self.groups * self.head_size, hidden)
+            add(f"{layer}.o", hidden, attention)
+            if self.first_norm or layer != "layer.0":
+                add(f"{layer}.norm1", hidden)
             if self.gated:
-                linear(f"layer.{i}.ffn.gate", self.ffn, self.hidden)
-            linear(f"layer.{i}.ffn.up", self.ffn, self.hidden)
-            linear(f"layer.{i}.ffn.down", self.hidden, self.ffn)
-            norm(f"layer.{i}.norm2")
+                add(f"{layer}.ffn.gate", self.ffn, hidden)
+            add(f"{layer}.ffn.up", self.ffn, hidden)
+            add(f"{layer}.ffn.down", hidden, self.ffn)
+            add(f"{layer}.norm2", hidden)
         if self.norm == "pre":
-            norm("final.norm")
+            add("final.norm", hidden)
+        last = self.head_layers - 1
         for j in range(self.head_layers):
-            last = j == self.head_layers - 1
-            free = self.hidden if self.head_norm and j == self.head_layers - 2 else -1
-            linear(f"head.{j}", self.outputs if last else free, -1 if j else self.hidden)
+            free = hidden if self.head_norm and j == last - 1 else -1
+            add(f"head.{j}", free if j < last else self.outputs, -1 if j else hidden)
         if self.head_norm:
-            norm("head.norm")
+            add("head.norm", hidden)
         return shapes
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain JSON values; EncoderSpec.from_json is the inverse."""
-        found: dict[str, Any] = json.loads(json.dumps(vars(self), default=dataclasses.astuple))
-        return found
+        return json.loads(json.dumps(vars(self), default=dataclasses.astuple))
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "EncoderSpec":
-        fields: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in values.items()
-        }
+        fields: dict[str, Any] = dict(values)
+        fields |= {name: tuple(x) for name, x in values.items() if isinstance(x, list)}
         fields["windows"] = tuple(pair and Window(*pair) for pair in fields.get("windows", ()))
         return cls(**fields)
 
 
-_CHOICES = {
-    "task": TASKS,
-    "norm": ("post", "pre"),
-    "pooling": ("first", "mean", "last", "none"),
-    "function": FUNCTIONS,
-    "activation": tuple(ACTIVATIONS),
-}
+_CHOICES = {"task": TASKS, "norm": ("post", "pre"), "pooling": ("first", "mean", "last", "none")}
+_CHOICES |= {"function": FUNCTIONS, "activation": tuple(ACTIVATIONS)}
 _LEAST = {CLASSIFICATION: 2, TOKEN_CLASSIFICATION: 2, MULTI_LABEL: 1, REGRESSION: 1}
 _EACH = "one for each of the {0.layers} layers, or () where no layer has one"
 
 
-def _whole(name: str) -> Callable[[EncoderSpec], bool]:
-    return lambda s: type(getattr(s, name)) is int and getattr(s, name) >= 1
-
-
-def _one_of(name: str, allowed: Sequence[str]) -> Callable[[EncoderSpec], bool]:
-    return lambda s: getattr(s, name) in allowed
-
-
 _RULES: tuple[tuple[str, Callable[[EncoderSpec], bool], str], ...] = (
-    *((name, _whole(name), "an integer of at least 1") for name in (
-        "layers", "hidden", "heads", "head_size", "ffn", "vocabulary", "positions")),
-    *((name, _one_of(name, allowed), f"one of {', '.join(allowed)}")
+    *((name, lambda s, x=name: type(getattr(s, x)) is int and getattr(s, x) >= 1,
+       "an integer of at least 1")
+      for name in ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary", "positions")),
+    *((name, lambda s, x=name: getattr(s, x) in _CHOICES[x], f"one of {', '.join(allowed)}")
       for name, allowed in _CHOICES.items()),
     ("labels", lambda s: len(s.labels) >= _LEAST.get(s.task, 0),
      "2 names for a class, 1 or more for labels and numbers"),
@@ -345,16 +330,15 @@ def check_arrays(spec: EncoderSpec, arrays: Mapping[str, Floats]) -> None:
             raise CheckpointError(f"{name} is missing")
         found = arrays[name].shape
         if len(found) != len(shape) or any(s not in (-1, f) for s, f in zip(shape, found)):
+            there = " x ".join(map(str, found))
             wanted = " x ".join("any" if size < 0 else str(size) for size in shape)
-            shape_there = " x ".join(map(str, found))
-            raise CheckpointError(f"{name} has shape {shape_there}: the config asks for {wanted}")
+            raise CheckpointError(f"{name} has shape {there}: the config asks for {wanted}")
         if not np.isfinite(arrays[name]).all():
             raise CheckpointError(f"{name} holds a value that is not a finite number")
     if unknown := sorted(set(arrays) - set(shapes)):
         raise CheckpointError(f"{unknown[0]} belongs to no layer of the encoder")
     for j in range(1, spec.head_layers):
-        inner, outer = arrays[f"head.{j - 1}.weight"], arrays[f"head.{j}.weight"]
-        if outer.shape[1] != inner.shape[0]:
-            raise CheckpointError(
-                f"head.{j}.weight has {outer.shape[1]} inputs: head.{j - 1} gives {inner.shape[0]}"
-            )
+        gives, inputs = len(arrays[f"head.{j - 1}.weight"]), arrays[f"head.{j}.weight"].shape[1]
+        if inputs != gives:
+            what = f"head.{j}.weight has {inputs} inputs"
+            raise CheckpointError(f"{what}: head.{j - 1} gives {gives}")

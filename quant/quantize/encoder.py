@@ -8,47 +8,33 @@ model that cannot keep one is refused with the tensor's name.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from math import floor, log2, sqrt
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from golden import model as golden
 from golden import rotary
 from golden.linear import LOW_BITS
-from golden.model import (
-    GATE_SHIFT_MAX,
-    OPERAND_SHIFTS,
-    ROTARY_ONE,
-    Attention,
-    Embedding,
-    FeedForward,
-    Layer,
-    Linear,
-    Model,
-    Norm,
-    Rotary,
-    Shape,
-)
-from quant.model.position_bias import BIAS
-from quant.model.spec import MULTI_LABEL, REGRESSION, EncoderSpec, Floats
-from quant.quantize import decode, quantizers, rounding
+from golden.model import Linear, Model, Norm
+from quant.foreign.checkpoint import Checkpoint
+from quant.model.distance import BIAS
+from quant.model.spec import MULTI_LABEL, REGRESSION, TABLE, EncoderSpec, Floats
+from quant.quantize import quantizers, rounding
 from quant.quantize.observers import Observer, activation_clipping_point
 from quant.quantize.options import Options, idle
-from quant.quantize.quantizers import (
-    SCORE_DEPTH,
-    SCORE_LIMIT,
-    SCORE_UNIT,
-    CalibrationError,
-    Tables,
-    named,
-    normalise,
-)
+from quant.quantize.quantizers import CalibrationError, Tables, named, normalise
 from quant.quantize.rewriting import Rewritten
 from quant.quantize.rounding import Moments
 from quant.quantize.splitting import Split, padded, split
 
 HEADROOM = 1.25  # residual sums may exceed what calibration saw by this much before they saturate
+
+
+Own: TypeAlias = tuple[Floats, Floats] | None
+"""A weight and bias in place of a layer's."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +53,18 @@ class Operand:
 
 @dataclass(frozen=True)
 class Quantized:
-    """The integer model and the part of its description that quantization knows."""
+    """The integer model and its description, or the part of it that quantization knows."""
 
     model: Model
     info: dict[str, Any]
+
+    @property
+    def logit_scale(self) -> quantizers.Values:
+        """An output of the float model is about this times the integer one: a number, or [C]."""
+        return quantizers.scale(self.info["tensors"]["logits"])
+
+
+Q = TypeVar("Q", bound=Quantized)
 
 
 def quantize(
@@ -99,25 +93,18 @@ def quantize(
     return quantizer.quantized(moments)
 
 
-def with_tokens(quantized: Quantized, table: Floats) -> Quantized:
+def with_tokens(quantized: Q, table: Floats) -> Q:
     """The same model with another table of tokens [V, H].
 
     What reaches further than its own is cut off: only of rows that are given, which may be any.
     """
     model, format = quantized.model, quantized.info["tensors"]["embedding.token"]
     embedding = model.embedding
-    if embedding.token_low is None:
-        token, low = quantizers.table_codes(table, format["scale"]), None
-    else:
-        token, low = quantizers.wide_codes(table, embedding.token_factor, format["scale"])
-    return replace(
-        quantized,
-        model=replace(
-            model,
-            shape=replace(model.shape, vocabulary=len(table)),
-            embedding=replace(embedding, token=token, token_low=low),
-        ),
-    )
+    factor = 0 if embedding.token_low is None else embedding.token_factor
+    token, low = quantizers.table_codes(table, format["scale"], factor)
+    embedding = replace(embedding, token=token, token_low=low)
+    shape = replace(model.shape, vocabulary=len(table))
+    return replace(quantized, model=replace(model, shape=shape, embedding=embedding))
 
 
 def correct_logits(
@@ -128,17 +115,15 @@ def correct_logits(
     logits: its integer logits [n, C] on some texts; exact: the float model's on the same. Only the
     whole integer model shows this error; other biases follow from the mean of what they read.
     """
-    model, scale = quantized.model, decode.scale(quantized.info["tensors"]["logits"])
-    error = quantizers.rounded((logits - exact / scale).mean(axis=0)).astype(np.int32)
+    model, wrong = quantized.model, logits - exact / quantized.logit_scale
+    error = quantizers.rounded(wrong.mean(axis=0)).astype(np.int32)
     last = model.head[-1]
     name = f"head.{len(model.head) - 1}"
     corrected = named(name, Linear, weight=last.weight, bias=last.bias - error)
     weight = np.abs(last.weight.astype(np.int64)).sum(axis=1)
     bound = int((128 * weight + np.abs(corrected.bias)).max())
-    info = quantized.info | {
-        "proof": quantized.info["proof"] | {name: {"bound": bound, "limit": 2**31}},
-        "logit_correction": (-error).tolist(),
-    }
+    proof = quantized.info["proof"] | {name: {"bound": bound, "limit": 2**31}}
+    info = quantized.info | {"proof": proof, "logit_correction": (-error).tolist()}
     return Quantized(replace(model, head=(*model.head[:-1], corrected)), info)
 
 
@@ -156,17 +141,22 @@ class _Quantizer:
         self.spec, self.options, self.rewritten = spec, options, rewritten
         self.arrays, self.observers = rewritten.arrays, observers
         self.remedies = options.remedies or ()
-        self.splits: dict[str, Split] = {}
         self.factors: dict[str, NDArray[np.floating[Any]]] = {}  # by the operand's norm
         self.last_norm = "final" if spec.norm == "pre" else f"layer.{spec.layers - 1}.ffn"
-        self.ffn = spec.ffn
         self.tensors: dict[str, dict[str, Any]] = {}  # the description, in the order of computation
         self.weights: dict[str, dict[str, Any]] = {}
         self.proof: dict[str, dict[str, Any]] = {}
         self.moments: dict[str, Moments] = {}  # by the name of the operand
         self.narrow: Operand | None = None  # a factorised embedding, before its projection
-        if "split" in self.remedies and "split" not in idle(spec):
-            self._split(splits)
+        split_up = "split" in self.remedies and "split" not in idle(spec)
+        names = [f"layer.{i}.ffn" for i in range(spec.layers if split_up else 0)]
+        for name in names:
+            if name not in splits:
+                observer, weight = observers[f"{name}.up"], self.arrays[f"{name}.down.weight"]
+                splits[name] = split(observer, weight, spec.activation, options.precise)
+        self.splits = {name: splits[name] for name in names}
+        # The widest with its copies.
+        self.ffn = max((len(codes.sources) for codes in self.splits.values()), default=spec.ffn)
 
     def quantized(self, moments: dict[str, Moments]) -> Quantized:
         """The model, each layer's weights rounded by the moments of its operand where given.
@@ -179,12 +169,17 @@ class _Quantizer:
         values = {name: getattr(spec, name) for name in (*names.split(), "embedding_norm")}
         values |= {"ffn": self.ffn, "labels": spec.outputs, "kv_heads": spec.kv_heads or None}
         pooling = "none" if spec.every_token else spec.pooling
-        shape = named("shape", Shape, **values, pooling=pooling)
+        shape = named("shape", golden.Shape, **values, pooling=pooling)
         self._prove("sum of p", 255 * spec.max_tokens, 2**21)
         embedding, stream = self._embedding()
         projection = None
         if spec.embedding_size:
-            projection, stream = self._projection(256 * stream)
+            whole, size = self._operand("embedding.norm", 256 * stream), spec.embedding_size
+            factors = None if whole.factors is None else whole.factors[:size]
+            self.narrow = replace(whole, means=whole.means[:size], factors=factors)
+            stream = HEADROOM * self.observers["projection.sum"].amplitude / 32767
+            self._tensor("projection.sum", stream, 16)
+            projection = self._linear("embedding.projection", self.narrow, stream)
         layers = []
         for i in range(spec.layers):
             layer, stream = self._layer(i, stream)
@@ -192,33 +187,28 @@ class _Quantizer:
         final = None
         if spec.norm == "pre":
             final, stream = self._norm("final", "final.norm", stream)
-        mean_m = mean_s = None
+        mean: tuple[int | None, int | None] = None, None
         pooled, wide = 256 * stream, self._wide(self.last_norm)
         if spec.pooling == "mean":
             scale = self._point("pooled") / 127
-            mean_m, mean_s = self._row_multiplier("pooled", pooled / scale)
-            pooled = scale
+            mean, pooled = self._row_multiplier("pooled", pooled / scale), scale
             self._prove("pooled", 128 * 255 * spec.max_tokens, 2**31)
         self._describe_operand("pooled", pooled, wide)
         if f"{self.last_norm}.norm" in self.factors:
             self.factors["pooled"] = self.factors[f"{self.last_norm}.norm"]
             self._multiply("pooled", self.factors["pooled"])
         head, head_norm = self._head(self._operand("pooled", pooled))
-        model = named(
-            "model",
-            Model,
-            shape=shape,
-            embedding=embedding,
-            layers=tuple(layers),
-            final_norm=final,
-            mean_m=mean_m,
-            mean_s=mean_s,
-            head=head,
-            projection=projection,
-            position_bias=self._position_bias(),
-            rotary=self._rotary(),
-            head_norm=head_norm,
-        )
+        parts = (shape, embedding, tuple(layers), final, *mean, head, projection)
+        bias = None
+        if spec.position_bias:
+            self.tensors[BIAS] = {"scale": 1 / quantizers.SCORE_UNIT, "bits": 16}
+            bias = quantizers.position_bias(self.arrays[BIAS])
+        turns = []
+        for j in range(spec.tables):
+            pair = np.array([self.arrays[f"rotary.{j}.{part}"] for part in ("cos", "sin")])
+            codes = quantizers.rounded(pair * golden.ROTARY_ONE).astype(np.int16)
+            turns.append(named(f"rotary.{j}", golden.Rotary, *codes))
+        model = named("model", Model, *parts, bias, tuple(turns) or None, head_norm)
         info = {"tensors": self.tensors, "weights": self.weights, "proof": self.proof}
         return Quantized(model, info)
 
@@ -229,7 +219,7 @@ class _Quantizer:
         self.proof[name] = {"bound": bound, "limit": limit}
 
     def _tensor(self, name: str, scale: float, bits: int, **more: Any) -> None:
-        """The format of a tensor of the trace, which quant.quantize.decode reads."""
+        """The format of a tensor of the trace, which quant.quantize.quantizers reads."""
         values: dict[str, Any] = {"scale": float(scale), "bits": bits}
         if frame := self.rewritten.frames.get(name):
             values |= {"factors": frame.factors.tolist(), "centres": frame.centres.tolist()}
@@ -249,18 +239,6 @@ class _Quantizer:
     def _point(self, name: str) -> float:
         return self.observers[name].amplitude or 1.0
 
-    def _split(self, known: dict[str, Split]) -> None:
-        """The codes of every feed-forward network, and the width of the widest with its copies."""
-        for i in range(self.spec.layers):
-            name = f"layer.{i}.ffn"
-            if name not in known:
-                weight = self.arrays[f"{name}.down.weight"]
-                known[name] = split(
-                    self.observers[f"{name}.up"], weight, self.spec.activation, self.options.precise
-                )
-            self.splits[name] = known[name]
-        self.ffn = max(len(codes.sources) for codes in self.splits.values())
-
     def _operand(self, name: str, scale: float) -> Operand:
         """An operand as observed under its name."""
         means = self.observers[name].channel_means
@@ -268,62 +246,33 @@ class _Quantizer:
         codes = re.sub(r"\.norm$", ".x8", name)
         return Operand(codes, scale, means if factors is None else means / factors, factors)
 
-    def _embedding(self) -> tuple[Embedding, float]:
+    def _embedding(self) -> tuple[golden.Embedding, float]:
         """The embedding and the scale of the stream after it (its norm included)."""
         spec = self.spec
         token = self.arrays["embedding.token"]
         position = self.arrays["embedding.position"][None]  # [types or 1, P, H]
         if spec.types:
             position = position + self.arrays["embedding.type"][:, None]
-        points = [float(np.abs(table).max()) or 1.0 for table in (token, position)]
+        point, reach = (float(np.abs(table).max()) or 1.0 for table in (token, position))
         wide = "wide" in self.remedies or spec.given
-        factors = quantizers.wide_factors if wide else quantizers.embedding_factors
         if spec.given:  # rows of other inputs may reach further; no position reaches anywhere
-            points = [HEADROOM * points[0], 0.0]
+            point, reach = HEADROOM * point, 0.0
         elif spec.rotary and not position.any():
-            points[1] = 0.0
-        a_t, a_p, scale = factors(*points)
+            reach = 0.0
+        a_t, a_p, scale = quantizers.embedding_factors(point, reach, wide)
         norm, stream = None, scale
         self._tensor("embedding.sum", scale, 16)
-        tables: dict[str, NDArray[np.int8]] = {}
+        tables: dict[str, NDArray[np.int8] | None] = {}
         for name, values, factor in (("token", token, a_t), ("position", position, a_p)):
-            if wide:
-                codes = quantizers.wide_codes(values, factor, scale)
-                tables |= dict(zip((name, f"{name}_low"), codes, strict=True))
-                frame = {"scale": scale, "bits": 16}
-            else:
-                tables[name] = quantizers.table_codes(values, factor * scale)
-                frame = {"scale": factor * scale, "bits": 8}
-            self.tensors[f"embedding.{name}"] = frame
+            step = scale if wide else factor * scale
+            codes = quantizers.table_codes(values, step, factor if wide else 0)
+            tables |= dict(zip((name, f"{name}_low"), codes, strict=True))
+            self.tensors[f"embedding.{name}"] = {"scale": step, "bits": 16 if wide else 8}
         self._prove("embedding.sum", 127 * (a_t + a_p + 2 * wide), 2**15)
         if spec.embedding_norm:
             norm, stream = self._norm("embedding", "embedding.norm", scale)
         factors_of = {"token_factor": a_t, "position_factor": a_p}
-        return named("embedding", Embedding, **tables, **factors_of, norm=norm), stream
-
-    def _position_bias(self) -> NDArray[np.int16] | None:
-        if not self.spec.position_bias:
-            return None
-        self.tensors[BIAS] = {"scale": 1 / SCORE_UNIT, "bits": 16}
-        return quantizers.position_bias(self.arrays[BIAS])
-
-    def _rotary(self) -> tuple[Rotary, ...] | None:
-        found = []
-        for j in range(self.spec.tables):
-            tables = [self.arrays[f"rotary.{j}.{part}"] * ROTARY_ONE for part in ("cos", "sin")]
-            codes = quantizers.rounded(tables).astype(np.int16)
-            found.append(named(f"rotary.{j}", Rotary, *codes))
-        return tuple(found) or None
-
-    def _projection(self, operand_scale: float) -> tuple[Linear, float]:
-        """The projection of a factorised embedding; its result begins the stream, of this scale."""
-        name, total = "embedding.projection", "projection.sum"
-        scale = HEADROOM * self.observers[total].amplitude / 32767
-        self._tensor(total, scale, 16)
-        whole, size = self._operand("embedding.norm", operand_scale), self.spec.embedding_size
-        factors = None if whole.factors is None else whole.factors[:size]
-        self.narrow = replace(whole, means=whole.means[:size], factors=factors)
-        return self._linear(name, self.narrow, scale), scale
+        return named("embedding", golden.Embedding, **tables, **factors_of, norm=norm), stream
 
     def _norm(self, tensor: str, parameters: str, input_scale: float) -> tuple[Norm, float]:
         """LayerNorm and the scale of its int16 output; the int8 operand has 256 times that."""
@@ -341,7 +290,7 @@ class _Quantizer:
         elif "shift" in self.remedies and not self._averaged(tensor):
             shifts = quantizers.operand_shifts(*self.observers[name].channel_extremes, scale)
             norm = replace(norm, operand_shifts=shifts)
-            self.factors[name] = np.exp2(shifts.astype(np.float64) - OPERAND_SHIFTS[1])
+            self.factors[name] = np.exp2(shifts.astype(np.float64) - golden.OPERAND_SHIFTS[1])
             self._multiply(f"{tensor}.x8", self.factors[name])
         return norm, scale
 
@@ -364,7 +313,7 @@ class _Quantizer:
         name: str,
         operand: Operand,
         output_scale: float | None,
-        own: tuple[Floats, Floats] | None = None,
+        own: Own = None,
         tables: Tables | None = None,
     ) -> Linear:
         """The layer of this name, or one of its ``own`` weight and bias; logits have no scale."""
@@ -372,26 +321,21 @@ class _Quantizer:
         if operand.factors is not None:
             weight = weight * operand.factors
         compared = self.spec.task not in (MULTI_LABEL, REGRESSION)  # with each other: in one scale
-        result = quantizers.linear(
-            name,
-            weight,
-            bias,
-            operand.scale,
-            output_scale,
-            input_means=operand.means,
-            per_channel=not (output_scale is None and compared),
-            tables=tables,
-            to_codes=rounding.to_codes(self.moments.get(operand.name)),
-        )
-        scales = result.weight_scales.tolist()
-        self.weights[name] = {"input_scale": operand.scale, "scales": scales}
-        self._prove(name, result.bound, 2**31)
-        return result.linear
+        per_channel = not (output_scale is None and compared)
+        to_codes = rounding.to_codes(self.moments.get(operand.name))
+        more = (operand.scale, output_scale, tables, operand.means, per_channel, to_codes)
+        result, scales, bound = quantizers.linear(name, weight, bias, *more)
+        self.weights[name] = {"input_scale": operand.scale, "scales": scales.tolist()}
+        self._prove(name, bound, 2**31)
+        return result
 
     def _activated(
-        self, name: str, before: str, after: str, operand: Operand, activation: str, wide: bool
+        self, name: str, operand: Operand, activation: str, wide: bool
     ) -> tuple[Linear, Operand]:
         """A linear layer with its activation table, and the operand that the table gives."""
+        before, after = f"{name}.linear", name
+        if name.endswith(".up"):
+            before, after = name, f"{name.removesuffix('up')}hidden"
         point = activation_clipping_point(self.observers[before], activation)
         tables, scale = quantizers.activation_table(activation, point, wide)
         layer = self._linear(name, operand, point / 127, tables=tables)
@@ -399,12 +343,12 @@ class _Quantizer:
         self._describe_operand(after, scale, wide, activation=activation)
         return layer, self._operand(after, scale)
 
-    def _layer(self, number: int, stream: float) -> tuple[Layer, float]:
+    def _layer(self, number: int, stream: float) -> tuple[golden.Layer, float]:
         """One layer. ``stream`` is the scale of the int16 residual stream before and after it."""
-        name, pre = f"layer.{number}", self.spec.norm == "pre"
+        spec, name, pre = self.spec, f"layer.{number}", self.spec.norm == "pre"
         norm1: Norm | None = None
         inputs, scale = f"layer.{number - 1}.ffn.norm" if number else "embedding.norm", stream
-        if pre and (number or self.spec.first_norm):
+        if pre and (number or spec.first_norm):
             norm1, scale = self._norm(f"{name}.attention", f"{name}.norm1", stream)
             inputs = f"{name}.attention.norm"
         attention, stream = self._attention(name, self._operand(inputs, 256 * scale), stream)
@@ -418,13 +362,12 @@ class _Quantizer:
         self.moments.pop(f"{name}.ffn.hidden", None)
         if not pre:
             norm2, stream = self._norm(f"{name}.ffn", f"{name}.norm2", stream)
-        spec = self.spec
-        layer = Layer(attention, ffn, norm1, norm2, spec.window(number), spec.table(number))
+        layer = golden.Layer(attention, ffn, norm1, norm2, spec.window(number), spec.table(number))
         return layer, stream
 
     def _feed_forward(
         self, name: str, operand: Operand, stream: float
-    ) -> tuple[FeedForward, float]:
+    ) -> tuple[golden.FeedForward, float]:
         gate = shift = own = None
         if self.spec.gated:
             gate, shift, up, hidden = self._gated(name, operand)
@@ -432,10 +375,9 @@ class _Quantizer:
             up, hidden, own = self._copied(name, operand)
         else:
             activation, wide = self.spec.activation, self.options.precise
-            names = (f"{name}.up", f"{name}.up", f"{name}.hidden")
-            up, hidden = self._activated(*names, operand, activation, wide)
+            up, hidden = self._activated(f"{name}.up", operand, activation, wide)
         down, moved, stream = self._residual(f"{name}.down", hidden, f"{name}.sum", stream, own)
-        return named(name, FeedForward, up, down, moved, gate, shift), stream
+        return named(name, golden.FeedForward, up, down, moved, gate, shift), stream
 
     def _gated(self, name: str, operand: Operand) -> tuple[Linear, int, Linear, Operand]:
         """The gate and its shift, and up with a scale with which neither it nor the product ends.
@@ -443,12 +385,12 @@ class _Quantizer:
         The product has its own scale where shifts from 1 on allow it; where up is small wherever
         the gate is large, the scale that shift 1 gives.
         """
-        names, wide = (f"{name}.gate", f"{name}.gate.linear", f"{name}.gate"), self.options.precise
-        gate, activated = self._activated(*names, operand, self.spec.activation, wide)
+        activation, wide = self.spec.activation, self.options.precise
+        gate, activated = self._activated(f"{name}.gate", operand, activation, wide)
         least = HEADROOM * (self.observers[f"{name}.up"].amplitude or 1.0) / 32767
         scale = self._point(f"{name}.hidden") / 127
         shift = floor(log2(scale / (activated.scale * least)))
-        shift = max(1, min(shift, GATE_SHIFT_MAX))
+        shift = max(1, min(shift, golden.GATE_SHIFT_MAX))
         up_scale = max(least, scale / (activated.scale * 2.0**shift))
         scale = activated.scale * up_scale * 2.0**shift
         up = self._linear(f"{name}.up", operand, up_scale)
@@ -471,9 +413,10 @@ class _Quantizer:
         means = padded(codes.means, self.ffn)
         return up, Operand(f"{name}.hidden", codes.output_scale, means), own
 
-    def _attention(self, name: str, operand: Operand, stream: float) -> tuple[Attention, float]:
-        spec = self.spec
-        scales, projections = {}, []
+    def _attention(
+        self, name: str, operand: Operand, stream: float
+    ) -> tuple[golden.Attention, float]:
+        spec, scales, projections = self.spec, {}, []
         turned = spec.table(int(name.split(".")[1])) is not None
         for key in "qkv":
             point, step = self._point(f"{name}.{key}"), 1.0
@@ -486,19 +429,19 @@ class _Quantizer:
             self._tensor(f"{name}.{key}", scales[key], 8)
         observer = self.observers[f"{name}.scores"]
         quantizers.require_softmax(f"{name}.scores", observer.softmax_error)
-        factor = scales["q"] * scales["k"] / sqrt(spec.head_size) * SCORE_UNIT
+        factor = scales["q"] * scales["k"] / sqrt(spec.head_size) * quantizers.SCORE_UNIT
         score = (int(x) for x in normalise(f"{name}.scores", factor))
         self._prove(f"{name}.scores", spec.head_size * 2**14, 2**31)
-        ended = observer.amplitude > SCORE_LIMIT or spec.position_bias
-        depth = {"depth": SCORE_DEPTH / SCORE_UNIT} if ended else {}
-        self._tensor(f"{name}.scores", 1 / SCORE_UNIT, 16, **depth)
+        ended = observer.amplitude > quantizers.SCORE_LIMIT or spec.position_bias
+        depth = {"depth": quantizers.SCORE_DEPTH / quantizers.SCORE_UNIT} if ended else {}
+        self._tensor(f"{name}.scores", 1 / quantizers.SCORE_UNIT, 16, **depth)
         context = self._point(f"{name}.context") / 127
         multipliers = (*score, *self._row_multiplier(f"{name}.context", scales["v"] / context))
         self._prove(f"{name}.context", 128 * 255 * spec.max_tokens, 2**31)
         self._tensor(f"{name}.context", context, 8)
         read, total = self._operand(f"{name}.context", context), f"{name}.attention.sum"
         o, shift, stream = self._residual(f"{name}.o", read, total, stream)
-        return named(name, Attention, *projections, o, *multipliers, shift), stream
+        return named(name, golden.Attention, *projections, o, *multipliers, shift), stream
 
     def _attended(self, name: str, operand: Operand, scale: float) -> Linear:
         """Q, K or V; those of layer 0 take in the projection of a factorised embedding."""
@@ -509,18 +452,11 @@ class _Quantizer:
         return self._linear(name, self.narrow, scale, (weight @ inner, weight @ moved + bias))
 
     def _residual(
-        self,
-        name: str,
-        operand: Operand,
-        total: str,
-        stream: float,
-        own: tuple[Floats, Floats] | None = None,
+        self, name: str, operand: Operand, total: str, stream: float, own: Own = None
     ) -> tuple[Linear, int, float]:
         """A layer that adds to the stream: the least shift k whose range holds the sum."""
         needed = HEADROOM * self.observers[total].amplitude / 32767
-        shift = 0
-        while stream * 2**shift < needed:
-            shift += 1
+        shift = next(k for k in count() if not stream * 2**k < needed)
         scale = stream * 2**shift
         self._tensor(total, scale, 16, shift=shift)
         return self._linear(name, operand, scale, own), shift, scale
@@ -536,9 +472,7 @@ class _Quantizer:
         """The layers, and the norm before the last where there is one: of 128 times its codes."""
         head, norm = [], None
         for j, activation in enumerate(self.spec.head_activations):
-            layer, operand = self._activated(
-                f"head.{j}", f"head.{j}.linear", f"head.{j}", operand, activation, wide=False
-            )
+            layer, operand = self._activated(f"head.{j}", operand, activation, wide=False)
             head.append(layer)
         if self.spec.head_norm:
             stream = operand.scale / 128
@@ -552,3 +486,29 @@ class _Quantizer:
         if scales.min() < scales.max():
             self._multiply("logits", scales / scales.max())
         return tuple(head), norm
+
+
+class _Ranges(dict[str, Observer]):
+    """Made-up ranges, another one for each layer: every layer then has its own activation table."""
+
+    def __init__(self, layers: int) -> None:
+        self._layers = layers
+
+    def __missing__(self, name: str) -> Observer:
+        found = re.match(r"(layer|head)\.(\d+)", name)
+        place = int(found[2]) + (found[1] == "head") * self._layers if found else 0
+        observer = Observer()
+        observer.observe(np.array([[-1.0], [1.0]]) * (1 + 3 * place / (self._layers + 2)))
+        return observer
+
+
+def stand_in(checkpoint: Checkpoint) -> Model:
+    """The integer model of zeros that a calibration without remedies makes, with two tokens.
+
+    Its cycles and sizes are those of the calibrated model: they depend on no integer, apart from
+    equal activation tables, which are sent once.
+    """
+    spec = replace(checkpoint.spec, vocabulary=2)
+    arrays = {n: np.broadcast_to(np.float32(0), x.shape) for n, x in checkpoint.arrays.items()}
+    arrays[TABLE] = arrays[TABLE][:2]
+    return quantize(spec, arrays, _Ranges(spec.layers), Options(remedies=())).model

@@ -33,7 +33,6 @@ class Observer:
     """
 
     def __init__(self, sampled: bool = False) -> None:
-        self._extremes = np.inf, -np.inf
         self._channel_sums: Doubles = np.zeros(1)
         self._channel_extremes: Doubles = np.array([[np.inf], [-np.inf]])
         self._rows = 0
@@ -45,10 +44,9 @@ class Observer:
         """Add the values of ``x`` [..., channels]; the last axis of scores [h, L, L] is none."""
         rows = x.reshape(-1, x.shape[-1])
         if x.ndim > 2:
-            low, high = x.min(), x.max()
+            lows, highs = x.min(), x.max()
         else:
             lows, highs = rows.min(axis=0), rows.max(axis=0)
-            low, high = lows.min(), highs.max()
             if self._stride:  # rows whose number is a multiple of it, before they are counted
                 kept = rows[-self._rows % self._stride :: self._stride].astype(np.float32)
                 self._kept = [*self._kept, kept]
@@ -56,18 +54,17 @@ class Observer:
                     self._kept = [np.concatenate(self._kept)[::2].copy()]  # no view: the rest goes
                     self._stride *= 2
             self._channel_sums = self._channel_sums + rows.sum(axis=0, dtype=np.float64)
-            least, most = self._channel_extremes
-            self._channel_extremes = np.array([np.minimum(least, lows), np.maximum(most, highs)])
             self._rows += rows.shape[0]
-        self._extremes = min(self._extremes[0], float(low)), max(self._extremes[1], float(high))
+        least, most = self._channel_extremes
+        self._channel_extremes = np.array([np.minimum(least, lows), np.maximum(most, highs)])
 
     def saturate(self, scores: Floats, seen: NDArray[np.bool_]) -> None:
         """Add what the limits of 16 bits do to the softmax of ``scores`` [heads, L, L]."""
         self._rows += scores.shape[-1]
         if max(-scores.min(), scores.max()) > SCORE_LIMIT:
             ended = scores.clip(-SCORE_LIMIT, SCORE_LIMIT) * SCORE_UNIT
-            changes = softmax_change(scores * SCORE_UNIT, ended, seen).sum(axis=-1)
-            self._changes = self._changes + changes
+            change = softmax_change(scores * SCORE_UNIT, ended, seen)
+            self._changes = self._changes + change.sum(axis=-1)
 
     @property
     def softmax_error(self) -> NDArray[np.float64]:
@@ -79,22 +76,19 @@ class Observer:
         result = copy(self)
         result._kept, result._stride = [], 0
         result._channel_sums = (self._channel_sums - self._rows * centres) / factors
-        low, high = result._channel_extremes = (self._channel_extremes - centres) / factors
-        result._extremes = float(low.min()), float(high.max())
+        result._channel_extremes = (self._channel_extremes - centres) / factors
         return result
 
     @property
-    def minimum(self) -> float:
-        return float(np.float32(self._extremes[0]))
-
-    @property
-    def maximum(self) -> float:
-        return float(np.float32(self._extremes[1]))
+    def extremes(self) -> tuple[float, float]:
+        """The least and the largest value."""
+        low, high = self.channel_extremes
+        return float(low.min()), float(high.max())
 
     @property
     def amplitude(self) -> float:
         """The largest magnitude seen."""
-        return max(-self.minimum, self.maximum, 0.0)
+        return max(-self.extremes[0], self.extremes[1], 0.0)
 
     @property
     def channel_means(self) -> Doubles:
@@ -140,8 +134,8 @@ def activation_clipping_point(observer: Observer, activation: str) -> float:
     """
     if not observer.amplitude:
         return 1.0
-    f = ACTIVATIONS[activation].function
-    x = np.linspace(observer.minimum, observer.maximum, 1001)
+    f = ACTIVATIONS[activation]
+    x = np.linspace(*observer.extremes, 1001)
     for point in observer.amplitude * np.linspace(0.02, 1, 491):
         moved = np.abs(f(x) - f(np.clip(x, -point * 128 / 127, point)))
         if moved.max() <= 0.5 * float(f(np.float64(point))) / 127:

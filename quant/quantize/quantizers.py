@@ -1,10 +1,16 @@
 """From real numbers to the integers of docs/numerics.md: multipliers, weights, tables, norms.
 
-Rounding is to nearest, ties towards plus infinity, as in the contract.
+Rounding is to nearest, ties towards plus infinity, as in the contract. And back again, by the
+entry of a tensor in the description:
+
+    real = scale * codes + centre                                     centre 0 where none is named
+    real[:, copies[i]] += real[:, F + i]                              neurons with copies
+    real = factors * real + centres                                   rewritten channels
+
+``factors`` include the power of two of an operand x8 whose channels have their own shift.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from math import log2
 from typing import Any, TypeAlias
 
@@ -16,10 +22,11 @@ from numpy.typing import NDArray
 from golden.linear import LOW_BITS, WIDE_MAX, halves
 from golden.model import OPERAND_SHIFTS, Linear, Norm
 from quant.model.activation import ACTIVATIONS
-from quant.model.position_bias import BIAS
+from quant.model.distance import BIAS
 from quant.model.spec import Floats
 
 Doubles = NDArray[np.float64]
+Values = NDArray[np.floating[Any]]
 ToCodes: TypeAlias = Callable[[Doubles], Doubles]
 Tables: TypeAlias = tuple[NDArray[np.int8], NDArray[np.int8] | None]  # high, low halves
 
@@ -68,20 +75,10 @@ def normalise(name: str, x: Doubles | float) -> tuple[NDArray[np.int32], NDArray
     m, s = np.where(full, m >> 1, m), np.where(full, s - 1, s)
     if np.any(m == 0) or s.min() < SHIFT_MIN or s.max() > SHIFT_MAX:
         worst = np.asarray(x).flat[int(np.argmax(np.abs(s - (SHIFT_MIN + SHIFT_MAX) / 2)))]
-        raise CalibrationError(
-            f"{name}: the scale factor {worst:.3g} is out of reach of the requantizer: "
-            f"it must lie between 2^{15 - SHIFT_MAX} and 2^{16 - SHIFT_MIN}"
-        )
+        what = f"the scale factor {worst:.3g} is out of reach of the requantizer"
+        reach = f"between 2^{15 - SHIFT_MAX} and 2^{16 - SHIFT_MIN}"
+        raise CalibrationError(f"{name}: {what}: it must lie {reach}")
     return m.astype(np.int32), s.astype(np.int32)
-
-
-@dataclass(frozen=True)
-class QuantizedLinear:
-    """A golden Linear with the scale of each weight channel and proof against overflow."""
-
-    linear: Linear
-    weight_scales: Doubles
-    bound: int
 
 
 def linear(
@@ -90,14 +87,14 @@ def linear(
     bias: Floats,
     input_scale: float,
     output_scale: float | None,
-    *,
     tables: Tables | None = None,
     input_means: NDArray[np.floating[Any]] | float = 0.0,
     per_channel: bool = True,
     to_codes: ToCodes = nearest_codes,
-) -> QuantizedLinear:
+) -> tuple[Linear, Doubles, int]:
     """Weights to int8 with one scale a channel, or one in all; output_scale None for the logits.
 
+    Beside it the scale of each channel, and the bound of the sums: they do not overflow.
     A weight scale is at least |bias| / (input_scale (2^30 - K 128 127)), so that the bias leaves
     room for the sum, and large enough for the requantizer's shift. The mean error (W - W') E[x] of
     rounding the weights is added back, E[x] = ``input_means`` (Nagel et al., "Data-free
@@ -124,15 +121,13 @@ def linear(
     bounds = 128 * np.abs(codes).sum(axis=1) + np.abs(biases)
     worst = int(bounds.argmax())
     if bounds[worst] >= 2**31:
-        raise CalibrationError(
-            f"{name}: channel {worst} may reach {bounds[worst]:.0f}, beyond the int32 accumulator"
-        )
-    m = s = None
-    if output_scale is not None:
-        m, s = normalise(name, input_scale * scales / output_scale)
-    table, low = tables or (None, None)
-    result = Linear(codes.astype(np.int8), biases.astype(np.int32), m, s, table, low)
-    return QuantizedLinear(result, scales, int(bounds[worst]))
+        reach = f"channel {worst} may reach {bounds[worst]:.0f}"
+        raise CalibrationError(f"{name}: {reach}, beyond the int32 accumulator")
+    factor = None if output_scale is None else input_scale * scales / output_scale
+    multipliers = (None, None) if factor is None else normalise(name, factor)
+    more = (*multipliers, *(tables or (None, None)))
+    result = Linear(codes.astype(np.int8), biases.astype(np.int32), *more)
+    return result, scales, int(bounds[worst])
 
 
 def activation_table(
@@ -143,7 +138,7 @@ def activation_table(
     Entry x & 255 is round(f(x s_in) / s_out), s_out = f(127 s_in) / 127: within 0.5 LSB of f;
     where it is precise the halves of round(2^8 f(x s_in) / s_out).
     """
-    f = ACTIVATIONS[activation].function
+    f = ACTIVATIONS[activation]
     input_scale = clipping_point / 127
     output_scale = float(f(np.float64(clipping_point))) / 127
     return tables_of(f(CODES * input_scale) / output_scale, precise), output_scale
@@ -180,12 +175,10 @@ def layer_norm(
         raise CalibrationError(f"{name}: gamma or beta is too large for 16 and 32 bits")
     e = epsilon * gamma.size**2 / input_scale**2
     if not e < 2**50 - 0.5:  # rounded
-        raise CalibrationError(
-            f"{name}: epsilon {epsilon} is {e:.3g} LSB of the variance: above 2^50"
-        )
-    return Norm(
-        scaled_gamma.astype(np.int16), scaled_beta.astype(np.int32), shift, max(1, round(e))
-    )
+        variance = f"{e:.3g} LSB of the variance"
+        raise CalibrationError(f"{name}: epsilon {epsilon} is {variance}: above 2^50")
+    codes = (scaled_gamma.astype(np.int16), scaled_beta.astype(np.int32))
+    return Norm(*codes, shift, max(1, round(e)))
 
 
 def operand_shifts(low: Floats, high: Floats, scale: float) -> NDArray[np.uint8]:
@@ -200,49 +193,40 @@ def operand_shifts(low: Floats, high: Floats, scale: float) -> NDArray[np.uint8]
     return shifts.astype(np.uint8)
 
 
-def embedding_factors(token_point: float, position_point: float) -> tuple[int, int, float]:
+def embedding_factors(
+    token_point: float, position_point: float, wide: bool = False
+) -> tuple[int, int, float]:
     """(a_t, a_p, scale) of a_t token + a_p position; the tables have a_t and a_p times that scale.
 
     Of all 1 <= a_t, a_p <= 255 with a_t + a_p <= 258, the pair that represents both clipping points
-    with the least rounding error (a_t^2 + a_p^2) scale^2.
+    with the least rounding error (a_t^2 + a_p^2) scale^2. Wide, of tables of 16 bits that have that
+    scale: of all a_t + a_p = 256 the pair with the least at which 127 (a + 1) reaches each point.
     """
     a_t, a_p = np.meshgrid(np.arange(1, 256), np.arange(1, 256), indexing="ij")
-    scale = np.maximum(token_point / a_t, position_point / a_p) / WEIGHT_MAX
+    scale = np.maximum(token_point / (a_t + wide), position_point / (a_p + wide)) / WEIGHT_MAX
     error = np.where(a_t + a_p <= 258, (a_t**2 + a_p**2) * scale**2, np.inf)
+    error = np.where(a_t + a_p == 256, scale, np.inf) if wide else error
     best = np.unravel_index(int(error.argmin()), error.shape)
     return int(a_t[best]), int(a_p[best]), float(scale[best])
 
 
-def wide_factors(token_point: float, position_point: float) -> tuple[int, int, float]:
-    """(a_t, a_p, scale) of tables of 16 bits; both have that scale.
+def table_codes(
+    table: Floats, scale: float, factor: int = 0
+) -> tuple[NDArray[np.int8], NDArray[np.int8] | None]:
+    """An embedding table as int8 codes -127..127, round(table / scale), and None.
 
-    Of all a_t + a_p = 256 the pair with the least scale at which 127 (a + 1) reaches each point.
+    With a factor (high, low), factor * high + low = round(table / scale). A table of 250,000 tokens
+    is never held in float64.
     """
-    a_t = np.arange(1, 256)
-    scale = np.maximum(token_point / (a_t + 1), position_point / (257 - a_t)) / WEIGHT_MAX
-    best = int(scale.argmin())
-    return int(a_t[best]), 256 - int(a_t[best]), float(scale[best])
-
-
-def wide_codes(
-    table: Floats, factor: int, scale: float
-) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
-    """(high, low) int8 codes -127..127, factor * high + low = round(table / scale)."""
     most = WEIGHT_MAX * (factor + 1)
-    high, low = np.empty(table.shape, np.int8), np.empty(table.shape, np.int8)
-    for rows in _blocks(table):
+    high, low = np.empty(table.shape, np.int8), np.empty(table.shape if factor else 0, np.int8)
+    for first in range(0, len(table), BLOCK):
+        rows = slice(first, first + BLOCK)
         codes = rounded(table[rows] / np.float64(scale)).clip(-most, most)
-        high[rows] = of_high = rounded(codes / factor).clip(-WEIGHT_MAX, WEIGHT_MAX)
-        low[rows] = codes - factor * of_high
-    return high, low
-
-
-def table_codes(table: Floats, scale: float) -> NDArray[np.int8]:
-    """An embedding table as int8 codes -127..127."""
-    result = np.empty(table.shape, np.int8)
-    for rows in _blocks(table):
-        result[rows] = nearest_codes(table[rows] / np.float64(scale))
-    return result
+        high[rows] = of_high = nearest_codes(codes / (factor or 1))
+        if factor:
+            low[rows] = codes - factor * of_high
+    return high, low if factor else None
 
 
 def position_bias(bias: Floats) -> NDArray[np.int16]:
@@ -251,10 +235,9 @@ def position_bias(bias: Floats) -> NDArray[np.int16]:
     Raises CalibrationError where one saturates above.
     """
     if bias.max() > SCORE_LIMIT:
-        raise CalibrationError(
-            f"{BIAS} reaches {bias.max():.1f}: the 16-bit score holds at most {SCORE_LIMIT:.1f}, "
-            "so this model's softmax would saturate"
-        )
+        most = f"the 16-bit score holds at most {SCORE_LIMIT:.1f}"
+        would = "so this model's softmax would saturate"
+        raise CalibrationError(f"{BIAS} reaches {bias.max():.1f}: {most}, {would}")
     return rounded(bias * SCORE_UNIT).clip(-(2**15), 2**15 - 1).astype(np.int16)
 
 
@@ -271,8 +254,7 @@ def softmax_change(
         x = np.where(seen, x, -np.inf)
         weights = np.exp2((x - x.max(axis=-1, keepdims=True)) / 256)
         p.append(weights / weights.sum(axis=-1, keepdims=True))
-    change: Doubles = np.abs(p[0] - p[1]).sum(axis=-1) / 2
-    return change
+    return np.abs(p[0] - p[1]).sum(axis=-1) / 2
 
 
 def require_softmax(name: str, errors: Doubles) -> None:
@@ -288,7 +270,48 @@ def require_softmax(name: str, errors: Doubles) -> None:
         )
 
 
-def _blocks(table: Floats) -> Iterator[slice]:
-    """Rows of a table that go together: one of 250,000 tokens is never held in float64."""
-    for first in range(0, len(table), BLOCK):
-        yield slice(first, first + BLOCK)
+def folded(values: Values, neurons: int, copies: NDArray[np.int64]) -> Values:
+    """The values [n, F] of which copies [n, F + copies] make their parts; more rows are padding."""
+    result = values[:, :neurons].copy()
+    for i, source in enumerate(copies):
+        result[:, source] += values[:, neurons + i]
+    return result
+
+
+def real(codes: NDArray[np.integer[Any]], format: Mapping[str, Any], channels: int) -> Values:
+    """The values [..., channels] of a tensor of the trace; channels as the float model has them."""
+    values: Values = codes * np.float64(format["scale"]) + float(format.get("centre", 0.0))
+    if values.shape[-1] > channels:
+        values = folded(values, channels, np.array(format["copies"], np.int64))
+    if "factors" in format:
+        values = values * np.array(format["factors"]) + np.array(format["centres"])
+    return values
+
+
+def twins(
+    codes: NDArray[np.integer[Any]], format: Mapping[str, Any], exact: Floats
+) -> tuple[Values, Floats]:
+    """The values of the codes, and the float model's tensor to compare them with.
+
+    Scores with a position bias, or beyond 16 bits, end ``depth`` below the largest of their row:
+    what is further down has p = 0 in both. Scores that differ from the float model's by a constant
+    a row are both given without it.
+    """
+    values = real(codes, format, exact.shape[-1])
+    if depth := format.get("depth"):
+        values, exact = (np.maximum(x, x.max(-1, keepdims=True) - depth) for x in (values, exact))
+    if format.get("row_constant"):
+        values = values - values.mean(axis=-1, keepdims=True)
+        exact = exact - exact.mean(axis=-1, keepdims=True)
+    return values, exact
+
+
+def scale(format: Mapping[str, Any]) -> Values:
+    """The step of a tensor's codes, or of each channel where they have steps of their own."""
+    return np.float64(format["scale"]) * np.array(format.get("factors", 1.0))
+
+
+def lsb(format: Mapping[str, Any]) -> float:
+    """The step of a tensor's codes; of channels with steps of their own the root mean square."""
+    factors = np.array(format.get("factors", 1.0))
+    return float(format["scale"]) * float(np.sqrt(np.mean(np.square(factors))))

@@ -88,8 +88,8 @@ def rewrite(
     # As float64 but for the large ones: a weight becomes that where it is multiplied.
     large = re.compile(r"embedding\.token|layer\..*\.weight").fullmatch
     own = {name: a if large(name) else a.astype(np.float64) for name, a in arrays.items()}
-    rewriter = _Rewriter(spec, ScaledArrays(own), observers, "centre" in names, "balance" in names)
-    return rewriter.rewritten()
+    kinds = ("centre" in names, "balance" in names)
+    return _Rewriter(spec, ScaledArrays(own), observers, *kinds).rewritten()
 
 
 @dataclass
@@ -103,34 +103,26 @@ class _Rewriter:
     row_constants: set[str] = field(default_factory=set)
 
     def rewritten(self) -> Rewritten:
-        pre = self.spec.norm == "pre"
+        pre, first, layers = self.spec.norm == "pre", self.spec.first_norm, range(self.spec.layers)
+        readers = [*([f"layer.{i}.{key}" for key in "qkv"] for i in layers), ["head.0"]]
+        streams = [*(f"layer.{i}.o" for i in layers), None]
         if self.spec.embedding_size:
             self._norm("embedding", "embedding.norm", ["embedding.projection"], None)
-        elif not (pre and self.spec.first_norm):
-            self._norm("embedding", "embedding.norm", self._readers(0), "layer.0.o")
-        for i in range(self.spec.layers):
+        elif not (pre and first):
+            self._norm("embedding", "embedding.norm", readers[0], streams[0])
+        for i in layers:
             name = f"layer.{i}"
-            last = i == self.spec.layers - 1
-            up, down = [f"{name}.ffn.up"], f"{name}.ffn.down"
-            if self.spec.gated:
-                up.append(f"{name}.ffn.gate")
-            self._attention(name)
-            if pre:
-                if i or self.spec.first_norm:
-                    self._norm(f"{name}.attention", f"{name}.norm1", self._readers(i), None)
-                self._norm(f"{name}.ffn", f"{name}.norm2", up, None)
-            else:
-                after = ["head.0"] if last else self._readers(i + 1)
-                self._norm(f"{name}.attention", f"{name}.norm1", up, down)
-                stream = None if last else f"layer.{i + 1}.o"
-                self._norm(f"{name}.ffn", f"{name}.norm2", after, stream)
+            up = [f"{name}.ffn.up", *[f"{name}.ffn.gate"] * self.spec.gated]
+            self._attention(i)
+            reads: list[tuple[list[str], str | None]] = [(readers[i], None), (up, None)]
+            if not pre:
+                reads = [(up, f"{name}.ffn.down"), (readers[i + 1], streams[i + 1])]
+            if i or first or not pre:
+                self._norm(f"{name}.attention", f"{name}.norm1", *reads[0])
+            self._norm(f"{name}.ffn", f"{name}.norm2", *reads[1])
         if pre:
             self._norm("final", "final.norm", ["head.0"], None)
         return Rewritten(self.arrays, self.frames, frozenset(self.row_constants))
-
-    @staticmethod
-    def _readers(layer: int) -> list[str]:
-        return [f"layer.{layer}.{key}" for key in "qkv"]
 
     def _middle(self, name: str) -> tuple[Doubles, Doubles]:
         """The middle of each channel's range (0 unless centring), and its reach from there."""
@@ -168,10 +160,10 @@ class _Rewriter:
         reach = np.repeat(np.maximum(-low, high).reshape(-1, 2).max(axis=1), 2)
         return np.where(reach > 0, reach, 1.0), np.zeros_like(reach)
 
-    def _attention(self, name: str) -> None:
-        arrays = self.arrays
+    def _attention(self, layer: int) -> None:
+        arrays, name = self.arrays, f"layer.{layer}"
         centres, reaches = zip(*(self._middle(f"{name}.{key}") for key in "qkv"))
-        turned = self.spec.table(int(name.split(".")[1])) is not None
+        turned = self.spec.table(layer) is not None
         reach_k, centre_k = reaches[1], centres[1]
         low, high = self.observers[f"{name}.q"].channel_extremes
         reach_q = np.maximum(-low, high)

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg import cholesky
 
 from golden.fast import integer
 from golden.fast.exact import CODE, FLOAT32_EXACT
@@ -55,46 +55,26 @@ class Moments:
     """
 
     def __init__(self) -> None:
-        self._rows = 0
-        self.sums = np.zeros(0, np.int64)
+        self.rows, self.sums = 0, np.zeros(0)
         self._strips: list[NDArray[np.signedinteger[Any]]] = []
-        self._waiting: list[NDArray[np.int8]] = []
 
     def add(self, x: NDArray[np.float32]) -> None:
         """Add the rows of x [n, K], integers from -128 to 127."""
-        self._waiting.append(x.astype(np.int8))
-        if sum(map(len, self._waiting)) >= BLOCK:
-            self._take()
-
-    def _take(self) -> None:
-        # A product of many rows costs little more than one of few.
-        rows, self._waiting = np.concatenate(self._waiting), []
-        channels = rows.shape[1]
-        if not self._rows:
-            self.sums = np.zeros(channels, np.int64)
-            self._strips = [
-                np.zeros((min(STRIP, left), left), np.int32) for left in range(channels, 0, -STRIP)
-            ]
-        self._rows += len(rows)
-        if self._rows > INT32_ROWS:
+        if not self.rows:
+            self.sums, left = np.zeros(x.shape[1]), range(x.shape[1], 0, -STRIP)
+            self._strips = [np.zeros((min(STRIP, size), size), np.int32) for size in left]
+        self.rows += len(x)
+        if self.rows > INT32_ROWS:
             self._strips = [strip.astype(np.int64, copy=False) for strip in self._strips]
-        self.sums += rows.sum(axis=0, dtype=np.int64)
-        for first in range(0, len(rows), BLOCK):
-            block = rows[first : first + BLOCK].astype(np.float32)
+        self.sums += x.sum(axis=0, dtype=np.float64)
+        for first in range(0, len(x), BLOCK):
             for i, strip in enumerate(self._strips):
-                behind = block[:, i * STRIP :]
+                behind = x[first : first + BLOCK, i * STRIP :]
                 strip += (behind[:, :STRIP].T @ behind).astype(np.int32)
-
-    @property
-    def rows(self) -> int:
-        """How many rows were added."""
-        if self._waiting:
-            self._take()
-        return self._rows
 
     def matrix(self) -> Doubles:
         """n^2 times the covariance of the n rows, n^2 E[x x^T] - (n E[x]) (n E[x])^T [K, K]."""
-        n, sums = self.rows, self.sums.astype(np.float64)
+        n, sums = self.rows, self.sums
         result = np.empty((len(sums), len(sums)))
         for i, strip in enumerate(self._strips):
             first, last = i * STRIP, i * STRIP + len(strip)
@@ -116,21 +96,6 @@ def watch(
     return found
 
 
-def cholesky(matrix: NDArray[np.floating[Any]]) -> None:
-    """Make a symmetric positive matrix its L, in place: LAPACK's takes twice as much memory more.
-
-    Only what is on and below the diagonal is read and written.
-    """
-    size = len(matrix)
-    for first in range(0, size, STRIP):
-        block, behind = slice(first, first + STRIP), slice(first + STRIP, size)
-        matrix[block, block] = diagonal = np.linalg.cholesky(matrix[block, block])
-        matrix[behind, block] = solve_triangular(diagonal, matrix[behind, block].T, lower=True).T
-        for place in range(first + STRIP, size, STRIP):
-            column = slice(place, place + STRIP)
-            matrix[place:, column] -= matrix[place:, block] @ matrix[column, block].T
-
-
 def joint_codes(weight: Doubles, moments: Doubles) -> Doubles:
     """Codes -127..127 of weights [out, K] in units of their scales, rounded as said above.
 
@@ -141,7 +106,7 @@ def joint_codes(weight: Doubles, moments: Doubles) -> Doubles:
     factor: NDArray[np.floating[Any]] = moments[np.ix_(order, order)]
     del moments  # a wide layer's takes as much memory as its float weights
     factor[np.diag_indices_from(factor)] += damping
-    cholesky(factor)
+    factor = cholesky(factor.T, overwrite_a=True, check_finite=False).T  # L, in place
     factor /= np.diag(factor)
     wanted = np.ascontiguousarray(weight[:, order].T)  # [K, out], and so are the next three
     columns, codes, errors = wanted.copy(), np.empty_like(wanted), np.empty_like(wanted)

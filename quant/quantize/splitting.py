@@ -26,7 +26,7 @@ from golden.linear import LOW_BITS
 from quant.model.activation import ACTIVATIONS
 from quant.model.spec import Floats
 from quant.quantize.observers import Observer
-from quant.quantize.quantizers import CODES, Tables, rounded, tables_of
+from quant.quantize.quantizers import CODES, Tables, folded, rounded, tables_of
 
 Doubles = NDArray[np.floating[Any]]
 
@@ -65,8 +65,7 @@ class Split:
         x = rounded((moved - self.input_centre) / self.input_scale).clip(-128, 127)
         high, low = self.tables
         table = high if low is None else high + low / 2**LOW_BITS
-        result: Doubles = table[x.astype(np.int64) & 255].astype(np.float64)
-        return result
+        return table[x.astype(np.int64) & 255].astype(np.float64)
 
     def hidden(self, u: Floats) -> Doubles:
         """What the codes stand for, copies apart [n, F + copies]."""
@@ -92,20 +91,12 @@ class Split:
 def splittable(activation: str) -> bool:
     """Whether the function ends as the identity on one side and as 0 on the other."""
     ends = np.array([-30.0, 30.0])
-    return bool(np.allclose(ACTIVATIONS[activation].function(ends), [0, 30], atol=1e-6))
+    return bool(np.allclose(ACTIVATIONS[activation](ends), [0, 30], atol=1e-6))
 
 
 def padded(x: Any, width: int) -> Any:
     """x [..., n] with zeros up to [..., width]."""
     return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])])
-
-
-def folded(values: Doubles, neurons: int, copies: NDArray[np.int64]) -> Doubles:
-    """The values [n, F] of which copies [n, F + copies] make their parts; more rows are padding."""
-    result = values[:, :neurons].copy()
-    for i, source in enumerate(copies):
-        result[:, source] += values[:, neurons + i]
-    return result
 
 
 def split(observer: Observer, weight: Floats, activation: str, precise: bool = False) -> Split:
@@ -115,7 +106,7 @@ def split(observer: Observer, weight: Floats, activation: str, precise: bool = F
     moves into the bias. precise: y has 16 bits.
     """
     rows = observer.rows[:: -(-len(observer.rows) // ROWS)].astype(np.float64)
-    function = ACTIVATIONS[activation].function
+    function = ACTIVATIONS[activation]
     exact = function(rows)
     w = weight.astype(np.float32)
 
@@ -138,7 +129,7 @@ def split(observer: Observer, weight: Floats, activation: str, precise: bool = F
 
 def _choices(observer: Observer, activation: str, precise: bool) -> Iterator[Split]:
     """The codes of every ``low`` and ``high`` that need few enough copies."""
-    f = ACTIVATIONS[activation].function
+    f = ACTIVATIONS[activation]
     highest = observer.channel_extremes[1] * MARGIN
     top = max(float(highest.max()), 0.5)
     least = min(1.0, top)

@@ -36,6 +36,7 @@ LABEL_COLUMNS = ("label",)
 WORD_COLUMNS = ("tokens", "words", "text")
 TAG_COLUMNS = ("ner_tags", "tags", "labels", "label", "pos_tags")
 PARQUET = (".parquet", ".pq")
+TABLES = (".csv", ".tsv", ".jsonl", ".txt", *PARQUET)
 CONLL = (".conll", ".bio", ".iob2")
 
 _FLAGS = {"0": 0.0, "0.0": 0.0, "false": 0.0, "1": 1.0, "1.0": 1.0, "true": 1.0}
@@ -179,7 +180,8 @@ class _Table:
 
     def rows(self, make: Callable[..., Any]) -> Iterator[Any]:
         """What `make` gives for the text, second text and label of each row."""
-        readers = {".csv": self._csv, ".tsv": self._csv, ".jsonl": self._jsonl, ".txt": self._txt}
+        readers = {".csv": self._csv, ".tsv": self._csv, ".jsonl": self._jsonl}
+        readers[".txt"] = lambda: ({"text": x.strip()} for x in self._lines() if x.strip())
         readers |= dict.fromkeys(PARQUET, self._parquet)
         readers |= dict.fromkeys(CONLL, self._conll) if self.words else {}
         try:
@@ -230,14 +232,9 @@ class _Table:
 
     def _jsonl(self) -> _Rows:
         for line in filter(str.strip, self._lines()):
-            row = _json_value(line)
-            if not isinstance(row, dict):
+            if not isinstance(row := _json_value(line), dict):
                 raise UserError(f"{_shown(row)} is not a JSON object")
             yield row
-
-    def _txt(self) -> _Rows:
-        for line in filter(str.strip, self._lines()):
-            yield {"text": line.strip()}
 
     def _conll(self) -> _Rows:
         rows: list[list[str]] = []

@@ -16,7 +16,7 @@ from cli.options import Parser, add_json, positive
 from cli.progress import progress, stage
 
 from golden.model import Model
-from quant import reader
+from quant import which
 from quant.calibrate import DEFAULT_DATA
 from quant.foreign.tokenizer import encode
 from quant.images import data as images
@@ -157,7 +157,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _batches(options: argparse.Namespace) -> None:
     """Texts a second."""
-    spec, its = reader.of_options(options)
+    spec, its = which.of_options(options)
     data = options.data or images.usual(spec.inputs, DEFAULT_DATA)
     texts = images.load(spec.inputs, data, task=spec.task)[: options.texts or TEXTS]
     model, directory, fixed = shape_of(options)

@@ -20,7 +20,7 @@ from golden.embedding import embed
 from golden.encoder import run as golden
 from golden.identity import identity_of
 from golden.random import random_model
-from quant.quantize.quantizers import wide_codes
+from quant.quantize.quantizers import table_codes
 from rtl.compile.batches import pack
 from rtl.compile.fit import fitting_model
 from rtl.compile.image import image_bytes
@@ -97,7 +97,7 @@ def test_rows_of_the_host_stand_as_in_the_table(lanes: int) -> None:
     rows = [[rng.randint(-32512, 32512) for _ in range(shape.hidden)] for _ in range(3)]
     rows[1][:4] = [-32512, 32512, 127, -128]
     model = random_model(shape, 1)
-    high, low = wide_codes(np.array(rows, np.float64), 255, 1.0)
+    high, low = table_codes(np.array(rows, np.float64), 1.0, 255)
     zeros = np.zeros((1, 3, shape.hidden), np.int8)
     embedding = replace(
         model.embedding,

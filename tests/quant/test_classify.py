@@ -75,7 +75,9 @@ def test_the_command_prints_both_models(
 def test_a_very_long_text_is_cut_and_said(
     options: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("an awful waste of time. " * 20_000))
+    monkeypatch.setattr(
+        "sys.stdin", io.TextIOWrapper(io.BytesIO(b"an awful waste of time. " * 20_000))
+    )
     assert main(["-", *options]) == 0
     assert re.search(r"^dropped tokens +119,490$", capsys.readouterr().out, re.MULTILINE)
 

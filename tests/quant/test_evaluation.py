@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 
 from quant.measure import metrics
-from quant.measure.entities import entities, scores, tagged
 from quant.measure.metrics import (
     class_scores,
     confusion_matrix,
     cosines,
     distance,
+    entities,
+    entity_scores,
     label_scores,
     mcnemar,
     nearest,
+    tagged,
     unit,
     wilson,
 )
@@ -44,7 +46,6 @@ def test_scores_of_classes_by_hand() -> None:
     said = np.array([0, 0, 0, 1, 1, 1, 1, 1, 0, 0])
     values = class_scores(confusion_matrix(labels, said, 2))
     assert values["confusion"] == [[3, 1], [2, 4]]
-    assert values["confusion_shares"] == [[3 / 4, 1 / 4], [2 / 6, 4 / 6]]
     assert (values["accuracy"], values["precision"]) == (0.7, [3 / 5, 4 / 5])
     assert (values["recall"], values["f1"]) == ([3 / 4, 4 / 6], [6 / 9, 8 / 11])
     # Class 1 is never predicted, class 2 never true, class 3 neither.
@@ -52,7 +53,6 @@ def test_scores_of_classes_by_hand() -> None:
     assert values["precision"] == [1, None, 0, None]
     assert values["recall"] == [1, 0, None, None]
     assert values["f1"] == [1, 0, 0, None]
-    assert values["confusion_shares"] == [[1, 0, 0, 0], [0, 0, 1, 0], [None] * 4, [None] * 4]
 
 
 def test_scores_of_several_labels() -> None:
@@ -98,9 +98,7 @@ def test_directions() -> None:
     assert distance(a[:2], np.array([[0, 3.0], [7, 7]])) == pytest.approx(np.sqrt(2) / 2)
 
 
-@pytest.mark.parametrize("block", [1, 7, 256])
-def test_the_nearest_is_never_the_row_itself(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "BLOCK", block)
+def test_the_nearest_is_never_the_row_itself() -> None:
     rows = np.random.default_rng(3).normal(size=(40, 5))
     rows[31] = 9 * rows[4]  # as long as it likes, it points the same way
     expected = []
@@ -136,10 +134,10 @@ def test_scores_of_entities() -> None:
     """Of 4 entities 2 are found; one is too long, one of another type, and one is made up."""
     right = ["B-A I-A O B-B", "B-A O B-B O"]
     said = ["B-A I-A O B-B", "B-A I-A B-A B-A"]
-    found = scores([row.split() for row in right], [row.split() for row in said])
+    found = entity_scores([row.split() for row in right], [row.split() for row in said])
     assert list(found.values()) == [4, 2 / 5, 2 / 4, 4 / 9, {"A": 2 / 6, "B": 2 / 3}]
-    assert scores([["B-A"], ["O"]], [["O"], ["B-A"]])["f1"] == 0  # those of another text
-    assert list(scores([["O"]], [["O"]]).values()) == [0, None, None, None, {}]
+    assert entity_scores([["B-A"], ["O"]], [["O"], ["B-A"]])["f1"] == 0  # those of another text
+    assert list(entity_scores([["O"]], [["O"]]).values()) == [0, None, None, None, {}]
     tags = ["O B-A I-A", "B-A I-A", "O S-A E-A U-B L-B"]
     assert all(tagged(names.split()) for names in tags)
     assert not any(tagged(names.split()) for names in ("O", "NN VB", "O A", "O B-"))

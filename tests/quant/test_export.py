@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from golden import store
-from quant.export import c
+from quant.export import __main__ as c
 from quant.export.__main__ import main
 from tests import zoo
 from tests.ending import exit_code

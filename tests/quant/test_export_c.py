@@ -14,7 +14,7 @@ from golden import encoder, fast, reciprocal, requantize, rsqrt, softmax, store
 from golden.model import Linear, Model, Shape
 from golden.random import random_model
 from quant.calibrate import encode
-from quant.export import c
+from quant.export import __main__ as c
 from quant.foreign.checkpoint import Checkpoint
 from quant.quantize.options import REMEDIES, Options
 from quant.texts.data_file import Review

@@ -17,10 +17,10 @@ from quant.foreign.checkpoint import Checkpoint, load
 from quant.foreign.proof import TOLERANCE, proved
 from quant.foreign.tokenizer import InputError, TextTokenizer, encode
 from quant.model import float_model
+from quant.model.distance import CAUSAL
 from quant.model.spec import EMBEDDING, TEXT_SIDE, CheckpointError, EncoderSpec
-from quant.model.window import CAUSAL
+from quant.quantize.encoder import stand_in
 from quant.quantize.options import REMEDIES, Options
-from quant.quantize.stand_in import stand_in
 from tests.quant import tiny, zoo
 from tests.tiers import quick
 
@@ -102,14 +102,16 @@ def test_an_unknown_option_is_tried_and_without_torch_refused_by_name(
     plain = load(tmp_path)
     found = proved(load(zoo.change(tmp_path, **UNKNOWN)))
     assert found.spec == plain.spec
-    assert re.fullmatch(r"equal to transformers' own model: \de-1\d", proof.said(found))
+    assert re.fullmatch(
+        r"equal to transformers' own model: \de-1\d", proof.said(found.difference, found)
+    )
     there = importlib.util.find_spec
     monkeypatch.setattr(proof, "find_spec", lambda name: None if name == "torch" else there(name))
     with pytest.raises(CheckpointError, match=r"unsloth_version is '2024\.9': .* install torch"):
         proved(load(tmp_path))
     harmless = {"unsloth_version": None, "gradient_checkpointing": None, "use_cache": None}
     kept = proved(load(zoo.change(tmp_path, **harmless)))
-    assert proof.said(kept) == "not compared with transformers: install torch"
+    assert proof.said(kept.difference, kept) == "not compared with transformers: install torch"
     resolved = kept.resolved
     assert load(zoo.change(tmp_path, **UNKNOWN), resolved=resolved).spec == plain.spec
 

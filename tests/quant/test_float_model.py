@@ -72,18 +72,6 @@ def test_softmax_survives_large_scores() -> None:
     np.testing.assert_allclose(p, [[0.75, 0.25], [0, 1]], atol=1e-12)
 
 
-def test_a_masked_token_changes_nothing(tmp_path: Path) -> None:
-    checkpoint = load(tiny.write(tmp_path))
-    ids = np.array([2, 5, 7, 3], np.int32)
-    alone = float_model.run(checkpoint.spec, checkpoint.arrays, ids)
-    padded = np.array([2, 5, 7, 3, 9, 8], np.int32)
-    attend = np.array([1, 1, 1, 1, 0, 0], bool)
-    masked = float_model.run(checkpoint.spec, checkpoint.arrays, padded, attend=attend)
-    np.testing.assert_allclose(masked, alone, atol=1e-6)
-    seen = float_model.run(checkpoint.spec, checkpoint.arrays, padded)
-    assert np.abs(seen - alone).max() > 1e-3
-
-
 def test_pre_norm_and_mean_pooling_by_hand() -> None:
     """One layer whose branches are zero: the head sees the norm of the embeddings, averaged."""
     spec = EncoderSpec(
@@ -114,24 +102,20 @@ def test_pre_norm_and_mean_pooling_by_hand() -> None:
 @pytest.mark.parametrize("pooling", ["first", "mean", "none"])
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_texts_that_go_together_are_as_alone(norm: str, pooling: str) -> None:
-    """Every tensor of every text, in float64 but for the last bits; masks and segments included."""
+    """Every tensor of every text, in float64 but for the last bits; segments included."""
     task = "token-classification" if pooling == "none" else "classification"
     source = checkpoint(norm=norm, pooling=pooling, task=task)
     arrays = Doubles(source.arrays)
     texts = inputs(5, 3, source.spec)
-    rng = np.random.default_rng(4)
-    masks = [(rng.random(len(t.ids)) < 0.7) | (np.arange(len(t.ids)) == 0) for t in texts]
     lengths = [len(text.ids) for text in texts]
     together: dict[str, Any] = {}
     ids, types = (np.concatenate([getattr(t, x) for t in texts]) for x in ("ids", "types"))
-    logits = float_model.run(
-        source.spec, arrays, ids, types, np.concatenate(masks), together, lengths
-    )
+    logits = float_model.run(source.spec, arrays, ids, types, together, lengths)
     assert logits is together["logits"]
     found = float_model.by_text(source.spec, together, lengths)
-    for text, mask, trace in zip(texts, masks, found, strict=True):
+    for text, trace in zip(texts, found, strict=True):
         alone: dict[str, Any] = {}
-        float_model.run(source.spec, arrays, text.ids, text.types, mask, alone)
+        float_model.run(source.spec, arrays, text.ids, text.types, alone)
         assert trace.keys() == alone.keys()
         for name, x in alone.items():
             assert x.dtype == np.float64

@@ -15,11 +15,10 @@ from quant import calibrate, classify, evaluate
 from quant.calibrate import Made, Observed, distance, observe, quantize
 from quant.foreign.checkpoint import load
 from quant.foreign.tokenizer import Tokens
-from quant.measure.tasks import answer, likeness, sigmoid
-from quant.measure.verdict import judge
+from quant.measure.tasks import judge, likeness, task_of
 from quant.model import float_model
 from quant.model.spec import MULTI_LABEL, REGRESSION, CheckpointError
-from quant.quantize import decode
+from quant.quantize import quantizers
 from quant.quantize.options import Options
 from tests.quant import tiny
 
@@ -152,10 +151,10 @@ def test_numbers_in_every_command(config: dict, labels: int, tmp_path: Path) -> 
 def test_a_probability_of_one_half_does_not_hold(tmp_path: Path) -> None:
     spec = load(tiny.write(tmp_path, MULTI)).spec
     tokens = Tokens(np.array([2, 3], np.int32), np.zeros(2, np.int32), ())
-    said = answer(spec, tokens, np.array([0.0, 1e-9, -800.0]))
+    logits = np.array([0.0, 1e-9, -800.0])
+    said = task_of(spec).answer(spec, tokens, logits, logits)
     assert said["labels"] == ["good"]
     assert list(said["probabilities"].values()) == pytest.approx([0.5, 0.5, 0])
-    assert sigmoid(np.array([800.0])).tolist() == [1]
 
 
 def calibrated(folder: Path, config: dict[str, Any]) -> tuple[Observed, Made, np.ndarray]:
@@ -168,11 +167,11 @@ def calibrated(folder: Path, config: dict[str, Any]) -> tuple[Observed, Made, np
     found, _ = observe(checkpoint, texts)
     made = quantize(found, Options(remedies=()))
     integers = np.stack([encoder.run(made[0].model, t.ids, t.types) for t in found.texts])
-    return found, made, integers * decode.scale(made[0].info["tensors"]["logits"])
+    return found, made, integers * quantizers.scale(made[0].info["tensors"]["logits"])
 
 
 def likeness_of(found: Observed, made: Made) -> float:
-    scale = decode.scale(made[0].info["tensors"]["logits"])
+    scale = quantizers.scale(made[0].info["tensors"]["logits"])
     return likeness(found.checkpoint.spec, found.texts, made[1], scale, found.exact)
 
 
@@ -196,11 +195,11 @@ def test_calibration_counts_labels_that_are_the_same(tmp_path: Path) -> None:
 
 
 def test_the_verdict_knows_what_the_outputs_are() -> None:
-    (labels,) = judge({}, 0.9688, 128, MULTI_LABEL).findings
+    (labels,) = judge({}, 0.9688, 128, MULTI_LABEL)["findings"]
     assert labels == "golden and float agree on 96.88% of 128 texts' labels: below 97%"
-    (numbers,) = judge({}, 0.98, 128, REGRESSION).findings
+    (numbers,) = judge({}, 0.98, 128, REGRESSION)["findings"]
     assert numbers == (
         "golden's numbers explain 0.9800 of the variance of float's on 128 texts: below 0.99"
     )
-    assert judge({}, 0.97, 128, MULTI_LABEL).good
-    assert judge({}, 0.99, 128, REGRESSION).good
+    assert judge({}, 0.97, 128, MULTI_LABEL)["good"]
+    assert judge({}, 0.99, 128, REGRESSION)["good"]

@@ -8,8 +8,7 @@ import huggingface_hub
 import huggingface_hub.errors
 import pytest
 
-from quant import calibrate
-from quant.foreign import hub
+from quant import calibrate, which
 from quant.foreign.checkpoint import DEFAULT_MODEL, load
 from quant.foreign.resolve import FILES
 from quant.model.spec import CheckpointError
@@ -30,7 +29,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["models/bert-tiny-imdb", "nowhere", "owner/name", "x/hub:a/b"])
 def test_a_directory_stays_what_it_is_and_asks_nobody(name, asked):
-    assert hub.local(Path(name)) == Path(name)
+    assert which.local(Path(name)) == Path(name)
     assert asked == []
 
 
@@ -42,7 +41,7 @@ def test_a_directory_stays_what_it_is_and_asks_nobody(name, asked):
     ],
 )
 def test_a_name_is_fetched_without_anything_that_runs_code(name, repo, revision, asked):
-    assert load(hub.local(Path(name))).spec.labels == ("negative", "positive")
+    assert load(which.local(Path(name))).spec.labels == ("negative", "positive")
     (call,) = asked
     assert (call["repo"], call["revision"]) == (repo, revision)
     assert call["cache_dir"] == Path("build/hub")
@@ -53,7 +52,7 @@ def test_a_name_is_fetched_without_anything_that_runs_code(name, repo, revision,
 @pytest.mark.parametrize("name", ["hub:", "hub:a/b/c", "hub:a b/c"])
 def test_another_form_is_refused(name):
     with pytest.raises(CheckpointError, match=r"could not be fetched .*: check hub:owner/name@rev"):
-        hub.local(Path(name))
+        which.local(Path(name))
 
 
 @pytest.mark.parametrize("kind", [huggingface_hub.errors.OfflineModeIsEnabled, EOFError])
@@ -75,7 +74,7 @@ def test_a_hub_that_cannot_be_reached_is_one_line(kind, monkeypatch, capsys, tmp
 
 @pytest.mark.parametrize("folder", ["", "0_Transformer/", "encoder/"])
 def test_all_files_that_are_read_are_fetched(folder: str, asked: list[dict[str, Any]]) -> None:
-    hub.local(Path("hub:owner/name"))
+    which.local(Path("hub:owner/name"))
     wanted = asked[0]["allow_patterns"]
     read = [pattern.replace("*", "") for pattern in FILES]
     for name in ("config.json", "x.safetensors", "sentence_bert_config.json", *read):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from quant.images import data, files
+from quant.images import data
 from quant.model.spec import InputError
 
 RNG = np.random.default_rng(7)
@@ -27,7 +27,7 @@ def test_pixels_are_those_of_the_file(suffix: str, mode: str, tmp_path: Path) ->
     with Image.open(path) as opened:
         grey = opened.mode in ("1", "L")
         wanted = np.asarray(opened.convert("L" if grey else "RGB"))
-    found = files.read(path)
+    found = data.read(path)
     assert np.array_equal(found, wanted)
     if (suffix, mode) in ((".png", "L"), (".png", "RGB"), (".bmp", "RGB"), (".webp", "RGB")):
         right = COLOUR if mode == "RGB" else np.asarray(Image.fromarray(COLOUR).convert("L"))
@@ -38,7 +38,7 @@ def test_the_orientation_of_exif_is_followed(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.fromarray(COLOUR).save(tmp_path / "image.png", exif=exif)
-    assert np.array_equal(files.read(tmp_path / "image.png"), np.rot90(COLOUR, -1))
+    assert np.array_equal(data.read(tmp_path / "image.png"), np.rot90(COLOUR, -1))
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
@@ -46,7 +46,7 @@ def test_transparency_is_refused_where_there_is_any(mode: str, tmp_path: Path) -
     path, image = tmp_path / "image.png", Image.fromarray(COLOUR).convert(mode)
     image.save(path)
     assert np.array_equal(
-        files.read(path), np.asarray(image.convert("L" if mode == "LA" else "RGB"))
+        data.read(path), np.asarray(image.convert("L" if mode == "LA" else "RGB"))
     )
     if mode == "P":
         image.save(path, transparency=image.getpixel((0, 0)))
@@ -54,7 +54,7 @@ def test_transparency_is_refused_where_there_is_any(mode: str, tmp_path: Path) -
         image.putalpha(Image.fromarray(GREY))
         image.save(path)
     with pytest.raises(InputError, match=r"image.png .*transparent pixels: put it onto the"):
-        files.read(path)
+        data.read(path)
 
 
 def encoded(form: str, mode: str = "RGB") -> bytes:
@@ -85,7 +85,7 @@ def test_what_is_no_image_is_refused_by_one_line(name: str, tmp_path: Path) -> N
     path = tmp_path / "file.png"
     make(path)
     with pytest.raises(InputError, match=f"{message}.*it must be a PNG") as error:
-        files.read(path)
+        data.read(path)
     assert str(error.value).startswith(str(path))
     assert "\n" not in str(error.value)
 
@@ -94,7 +94,7 @@ def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     Image.fromarray(GREY).save(tmp_path / "image.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", GREY.size - 1)
     with pytest.raises(InputError, match="decompression bomb"):
-        files.read(tmp_path / "image.png")
+        data.read(tmp_path / "image.png")
 
 
 def test_the_digits_are_split_by_their_pixels(monkeypatch: pytest.MonkeyPatch) -> None:

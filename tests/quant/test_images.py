@@ -20,7 +20,7 @@ from quant.foreign.checkpoint import fingerprint, load
 from quant.foreign.proof import proved
 from quant.images import front
 from quant.model.spec import CheckpointError, EncoderSpec, InputError
-from quant.reader import of_quantized
+from quant.which import of_quantized
 from rtl.compile.fit import FitError
 from rtl.compile.options import add_fit, fit
 from rtl.interface.options import add_config_options

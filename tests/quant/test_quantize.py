@@ -11,7 +11,7 @@ from quant.calibrate import check, choose, distance, observe, observe_all
 from quant.foreign.checkpoint import Checkpoint, load
 from quant.foreign.tokenizer import Tokens
 from quant.model import float_model
-from quant.model.position_bias import BIAS, alibi, square
+from quant.model.distance import BIAS, alibi, square
 from quant.model.spec import EncoderSpec
 from quant.quantize.encoder import Quantized, correct_logits, quantize
 from quant.quantize.observers import Observer

@@ -4,6 +4,7 @@ import pytest
 from golden.activation import lookup
 from golden.layernorm import layernorm
 from golden.linear import operand
+from golden.model import Linear
 from golden.requantize import requantize
 from quant.model.activation import ACTIVATIONS
 from quant.model.float_model import layer_norm
@@ -16,8 +17,6 @@ from quant.quantize.quantizers import (
     operand_shifts,
     rounded,
     table_codes,
-    wide_codes,
-    wide_factors,
 )
 from quant.quantize.quantizers import layer_norm as integer_norm
 
@@ -58,9 +57,8 @@ def test_normalise_refuses_what_the_requantizer_cannot_do(factor: float) -> None
         normalise("layer.0.q", factor)
 
 
-def real(result: object, codes: np.ndarray, output_scale: float) -> np.ndarray:
-    """What a QuantizedLinear makes of int8 codes, in real units."""
-    layer = result.linear
+def real(layer: Linear, codes: np.ndarray, output_scale: float) -> np.ndarray:
+    """What a layer makes of int8 codes, in real units."""
     acc = codes.astype(np.int64) @ layer.weight.T.astype(np.int64) + layer.bias
     return requantize(acc, layer.m, layer.s, 16) * output_scale
 
@@ -70,16 +68,16 @@ def test_a_linear_layer_equals_its_float_twin() -> None:
     weight, bias = rng.normal(size=(30, 40)), rng.normal(size=30)
     weight *= 10.0 ** rng.uniform(-3, 1, (30, 1))  # channels of very different size
     codes = rng.integers(-127, 128, (200, 40))
-    result = linear("x", weight, bias, 0.02, 1e-4)
+    result, scales, reach = linear("x", weight, bias, 0.02, 1e-4)
     exact = codes * 0.02 @ weight.T + bias
     error = np.abs(real(result, codes, 1e-4) - exact)
     # Rounding the weights costs at most half a step of the weight in each of 40 products.
-    bound = 0.5 * result.weight_scales * np.abs(codes * 0.02).sum(axis=1, keepdims=True)
+    bound = 0.5 * scales * np.abs(codes * 0.02).sum(axis=1, keepdims=True)
     clipped = np.abs(exact) > 32000e-4
     assert (error <= bound + 1e-4 + np.abs(exact) * 2**-15)[~clipped].all()
-    assert (np.abs(result.linear.weight).max(axis=1) == 127).all()
-    worst = 128 * np.abs(result.linear.weight.astype(int)).sum(axis=1) + abs(result.linear.bias)
-    assert result.bound == worst.max()
+    assert (np.abs(result.weight).max(axis=1) == 127).all()
+    worst = 128 * np.abs(result.weight.astype(int)).sum(axis=1) + abs(result.bias)
+    assert reach == worst.max()
 
 
 def test_bias_correction_removes_the_mean_error() -> None:
@@ -89,7 +87,7 @@ def test_bias_correction_removes_the_mean_error() -> None:
     exact = codes * 0.01 @ weight.T
     errors = []
     for means in (0.0, (codes * 0.01).mean(axis=0)):
-        found = linear("x", weight, bias, 0.01, 1e-3, input_means=means)
+        found, *_ = linear("x", weight, bias, 0.01, 1e-3, input_means=means)
         errors.append(np.abs((real(found, codes, 1e-3) - exact).mean(axis=0)).max())
     assert errors[1] < 1e-3 < errors[0]
 
@@ -97,17 +95,18 @@ def test_bias_correction_removes_the_mean_error() -> None:
 def test_a_dead_channel_and_a_large_bias_get_a_scale_that_fits() -> None:
     weight = np.array([[0, 0], [1e-9, 0], [1, 1], [0, 0]], np.float32)
     bias = np.array([0, 5, 0.5, -3], np.float32)
-    result = linear("x", weight, bias, 0.1, 0.05)
-    assert np.abs(result.linear.bias).max() <= (1 << 30) - 2 * 128 * 127
+    result, *_ = linear("x", weight, bias, 0.1, 0.05)
+    assert np.abs(result.bias).max() <= (1 << 30) - 2 * 128 * 127
     np.testing.assert_allclose(real(result, np.zeros((1, 2)), 0.05)[0], [0, 5, 0.5, -3], atol=0.026)
 
 
 def test_logits_that_are_compared_share_one_scale() -> None:
     weight = np.array([[1.0, 0.5], [0.01, 0.02]], np.float32)
-    logits = linear("head.1", weight, np.zeros(2, np.float32), 0.1, None, per_channel=False)
-    assert logits.linear.m is None
-    assert len(set(logits.weight_scales)) == 1
-    assert logits.linear.weight.tolist() == [[127, 64], [1, 3]]
+    bias = np.zeros(2, np.float32)
+    logits, scales, _ = linear("head.1", weight, bias, 0.1, None, per_channel=False)
+    assert logits.m is None
+    assert len(set(scales)) == 1
+    assert logits.weight.tolist() == [[127, 64], [1, 3]]
 
 
 def test_refuses_sums_beyond_the_accumulator() -> None:
@@ -125,7 +124,7 @@ def test_tables_are_within_half_an_lsb_for_every_code(activation: str, point: fl
     (table, low), scale = activation_table(activation, point)
     assert low is None
     codes = np.arange(-128, 128).astype(np.int8)
-    exact = ACTIVATIONS[activation].function(codes * (point / 127))
+    exact = ACTIVATIONS[activation](codes * (point / 127))
     error = np.abs(lookup(table, codes) * scale - exact) / scale
     assert error.max() <= 0.5 + 1e-9
     assert lookup(table, np.array([127], np.int8))[0] == 127
@@ -167,12 +166,12 @@ def test_layer_norm_parameters_use_their_bits_and_are_refused_beyond() -> None:
 
 @pytest.mark.parametrize("points", [(1.0, 1.0), (5.0, 0.02), (0.001, 1.0), (2.0, 3.1)])
 def test_wide_tables_hold_every_value_to_half_a_step(points: tuple[float, float]) -> None:
-    a_t, a_p, scale = wide_factors(*points)
+    a_t, a_p, scale = embedding_factors(*points, wide=True)
     assert a_t + a_p == 256
     assert scale * 127 * 258 < 1.01 * sum(points)
     for factor, point in ((a_t, points[0]), (a_p, points[1])):
         table = np.linspace(-point, point, 4001)
-        high, low = wide_codes(table, factor, scale)
+        high, low = table_codes(table, scale, factor)
         assert high.dtype == low.dtype == np.int8
         assert max(abs(int(c)) for codes in (high, low) for c in (codes.min(), codes.max())) <= 127
         values = (factor * high.astype(int) + low) * scale
@@ -192,5 +191,5 @@ def test_embedding_factors_reach_both_tables() -> None:
 
 
 def test_table_codes_round_and_clip() -> None:
-    codes = table_codes(np.array([[0.1, -0.1, 0.004, 9.0, -9.0]], np.float32), 0.01)
+    codes, _ = table_codes(np.array([[0.1, -0.1, 0.004, 9.0, -9.0]], np.float32), 0.01)
     assert codes.tolist() == [[10, -10, 0, 127, -127]]

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from quant.foreign.checkpoint import load
-from quant.images.files import read_rows
+from quant.images.data import read_rows
 from quant.model import float_model
 from quant.model.spec import EMBEDDING, CheckpointError, InputError
 from tests.quant import tiny

@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
+from quant.model.distance import CAUSAL
 from quant.model.spec import CheckpointError, EncoderSpec, check_arrays
-from quant.model.window import CAUSAL
 
 FIELDS = {
     "layers": 1,

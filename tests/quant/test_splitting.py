@@ -35,7 +35,7 @@ def test_copies_give_an_outlier_and_leave_the_others_their_precision(activation:
     assert set(copies.tolist()) == {4, 7}
     assert len(copies) <= COPIES
     assert np.count_nonzero(copies == 4) > np.count_nonzero(copies == 7)
-    exact = ACTIVATIONS[activation].function(u)
+    exact = ACTIVATIONS[activation](u)
     error = np.abs(folded(found.hidden(u), 20, copies) - exact)
     others = [i for i in range(20) if i not in (4, 7)]
     assert error[:, others].max() < 0.04  # one scale for all: 36 / 127 / 2 = 0.14
@@ -58,7 +58,7 @@ def test_the_choice_is_the_best_of_all(seed: int, monkeypatch: pytest.MonkeyPatc
 def test_every_code_is_the_function_rounded(steps: int) -> None:
     """But for the last half step at the top, where high and low half end at 127."""
     found = split(observer(rows({4: 12.0})), np.ones((3, 20)), "gelu", precise=steps == 256)
-    x, f = np.arange(-128, 128), ACTIVATIONS["gelu"].function
+    x, f = np.arange(-128, 128), ACTIVATIONS["gelu"]
     codes = f(x * found.input_scale + found.input_centre) - found.output_zero
     codes = steps * codes / found.output_scale
     high, low = found.tables

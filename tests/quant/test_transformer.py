@@ -18,12 +18,12 @@ from golden.window import in_window
 from quant.calibrate import check
 from quant.foreign.checkpoint import load
 from quant.foreign.transformer import sinusoids
-from quant.model import float_model, position_bias
+from quant.model import distance, float_model
+from quant.model.distance import within
 from quant.model.spec import CheckpointError, EncoderSpec
-from quant.model.window import within
+from quant.quantize.encoder import stand_in
 from quant.quantize.observers import Observer, Observing
 from quant.quantize.options import REMEDIES, Options, applicable, idle
-from quant.quantize.stand_in import stand_in
 from tests.quant import tiny, zoo
 from tests.tiers import quick
 
@@ -41,32 +41,32 @@ def test_positions_are_those_of_the_paper() -> None:
 
 def test_slopes_are_those_of_the_paper() -> None:
     """Section 3 has 8 and 16 heads; the authors' code has other numbers of them."""
-    assert position_bias.slopes(8).tolist() == [2.0**-i for i in range(1, 9)]
-    np.testing.assert_allclose(position_bias.slopes(16), [2 ** (-i / 2) for i in range(1, 17)])
+    assert distance.slopes(8).tolist() == [2.0**-i for i in range(1, 9)]
+    np.testing.assert_allclose(distance.slopes(16), [2 ** (-i / 2) for i in range(1, 17)])
     twelve = [*(2.0**-i for i in range(1, 9)), *(2**-x for x in (0.5, 1.5, 2.5, 3.5))]
-    np.testing.assert_allclose(position_bias.slopes(12), twelve)
+    np.testing.assert_allclose(distance.slopes(12), twelve)
     wanted = [[-1, -0.5, 0, -0.5, -1], [-0.5, -0.25, 0, -0.25, -0.5]]
-    np.testing.assert_array_equal(position_bias.alibi(8, 3)[:2], wanted)
+    np.testing.assert_array_equal(distance.alibi(8, 3)[:2], wanted)
 
 
 @pytest.mark.parametrize(("count", "furthest"), [(32, 128), (32, 20), (4, 2), (64, 1000), (9, 77)])
 def test_buckets_are_those_of_t5(count: int, furthest: int) -> None:
     torch = pytest.importorskip("torch")
     t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
-    difference = position_bias.differences(4096)
+    difference = distance.differences(4096)
     assert difference.tolist() == list(range(-4095, 4096))
     theirs = t5.T5Attention._relative_position_bucket(
         torch.tensor(difference), num_buckets=count, max_distance=furthest
     )
-    ours = position_bias.buckets(difference, count, furthest)
+    ours = distance.buckets(difference, count, furthest)
     np.testing.assert_array_equal(ours, theirs.numpy())
 
 
 def test_a_column_is_key_minus_query() -> None:
     bias = np.arange(9.0)[None]  # of up to 5 tokens, its middle is 4
-    assert position_bias.square(bias, 3).tolist() == [[[4, 5, 6], [3, 4, 5], [2, 3, 4]]]
-    assert position_bias.cut(bias, 3).tolist() == [[2, 3, 4, 5, 6]]
-    assert position_bias.cut(bias, 5).tolist() == bias.tolist()
+    assert distance.square(bias, 3).tolist() == [[[4, 5, 6], [3, 4, 5], [2, 3, 4]]]
+    assert distance.cut(bias, 3).tolist() == [[2, 3, 4, 5, 6]]
+    assert distance.cut(bias, 5).tolist() == bias.tolist()
 
 
 def logits(config: dict[str, Any], arrays: dict[str, np.ndarray], ids: np.ndarray) -> Any:
@@ -234,8 +234,8 @@ def test_scores_that_a_window_hides_do_not_count(tmp_path: Path) -> None:
     q, k = (trace[f"layer.1.{name}"].reshape(10, 3, 4) for name in "qk")
     exact = np.einsum("qhd,khd->hqk", q, k) / 2
     shown, found = in_window(window, 10), observers["layer.1.scores"]
-    assert found.maximum == pytest.approx(exact[:, shown].max(), rel=1e-5)
-    assert found.minimum == pytest.approx(exact[:, shown].min(), rel=1e-5)
+    ends = (exact[:, shown].min(), exact[:, shown].max())
+    assert found.extremes == pytest.approx(ends, rel=1e-5)
     assert not trace["layer.1.probs"][:, ~shown].any()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from quant.calibrate import main as calibrate
 from quant.measure.compare import TensorError
-from quant.measure.verdict import judge
+from quant.measure.tasks import judge
 from tests.quant import tiny
 
 
@@ -18,10 +18,9 @@ def error(sqnr: float, peaks: list[float] | None = None, limits: int = 0) -> Ten
 
 def test_a_good_model_has_no_findings() -> None:
     verdict = judge({"a": error(15.01), "b": error(200, limits=40)}, 0.97, 1200)
-    assert verdict.good
-    assert str(verdict) == ""
+    assert verdict["good"]
     for words in ("97.00% of 1,200 texts", "worst tensor, a, has 15.0 dB", "at most 4.00% (b)"):
-        assert words in verdict.summary
+        assert words in verdict["summary"]
 
 
 def test_what_is_below_its_bound_is_named_worst_first() -> None:
@@ -30,7 +29,7 @@ def test_what_is_below_its_bound_is_named_worst_first() -> None:
         "good": error(15.01, [1, 1, 99]),
         "b": error(3, [1, 61, 1, 1, 9]),
     }
-    agreement, b, a, good = judge(errors, 0.9688, 128).findings
+    agreement, b, a, good = judge(errors, 0.9688, 128)["findings"]
     assert agreement == "golden and float agree on 96.88% of 128 texts: below 97%"
     assert b.startswith("b: SQNR 3.0 dB, below 15: channels")
     assert b.endswith(": 1 (61x), 4 (9x)")
@@ -41,8 +40,8 @@ def test_what_is_below_its_bound_is_named_worst_first() -> None:
 def test_many_poor_tensors_and_channels_are_counted() -> None:
     wide = [1.0] * 20 + [float(k) for k in range(9, 18)]
     verdict = judge({str(k): error(k / 10, wide) for k in range(12)}, 1.0, 10)
-    assert verdict.findings[0].endswith(": 28 (17x), 27 (16x), 26 (15x), 25 (14x) and 5 more")
-    assert verdict.findings[5:] == ("7 more tensors are below 15 dB",)
+    assert verdict["findings"][0].endswith(": 28 (17x), 27 (16x), 26 (15x), 25 (14x) and 5 more")
+    assert verdict["findings"][5:] == ["7 more tensors are below 15 dB"]
 
 
 @pytest.mark.parametrize("outlier", [False, True])

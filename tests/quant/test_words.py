@@ -11,8 +11,7 @@ from golden import encoder, store
 from quant import calibrate, classify, evaluate, report
 from quant.calibrate import observe, quantize
 from quant.foreign.checkpoint import DEFAULT_MODEL, load
-from quant.measure.tasks import likeness
-from quant.measure.verdict import judge
+from quant.measure.tasks import judge, likeness
 from quant.model import float_model
 from quant.quantize.options import Options
 from quant.quantized_model import QuantizedModel
@@ -168,7 +167,7 @@ def test_the_verdict_counts_tokens(model: Path) -> None:
     floats = [float_model.run(source.spec, source.arrays, t.ids, t.types).argmax(1) for t in texts]
     agree = np.concatenate(integers) == np.concatenate(floats)
     assert likeness(source.spec, found.texts, logits, 1.0, found.exact) == agree.mean()
-    (finding,) = judge({}, 0.9, 4, "token-classification").findings
+    (finding,) = judge({}, 0.9, 4, "token-classification")["findings"]
     assert finding == "golden and float agree on 90.00% of 4 texts' tokens: below 97%"
 
 

@@ -16,9 +16,8 @@ from quant.foreign.checkpoint import Checkpoint
 from quant.foreign.resolve import Resolved, resolve
 from quant.foreign.sentence import read
 from quant.foreign.tokenizer import TextTokenizer, Tokens
-from quant.model.spec import EncoderSpec
+from quant.model.spec import TABLE, EncoderSpec
 from quant.quantize.encoder import Quantized, with_tokens
-from quant.quantize.given import TABLE
 from quant.quantize.options import Options
 
 RESOLVED = Resolved(pipeline="", tokens=None, side="right", segments=True, special={})

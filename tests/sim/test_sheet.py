@@ -11,7 +11,7 @@ import pytest
 from golden.model import Model
 from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.foreign.checkpoint import load as load_checkpoint
-from quant.quantize.stand_in import stand_in
+from quant.quantize.encoder import stand_in
 from rtl.compile.program import compile_model
 from rtl.dma.bus import Bus
 from rtl.generate.package.expected import area, bandwidth, models

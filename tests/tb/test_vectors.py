@@ -217,7 +217,7 @@ def test_a_text_is_tokenised_as_the_checkpoint_says(tmp_path: Path) -> None:
         vocabulary=6,
         positions=8,
     )
-    quantized = QuantizedModel(zoo.model("one"), {}, spec, 1.0, tiny.tokenizer(tmp_path), None)
+    quantized = QuantizedModel(zoo.model("one"), {}, spec, tiny.tokenizer(tmp_path), None)
     _, (found,) = command.sequences_of([Review(accented.upper(), None)], quantized, 8)
     assert found.ids == (2, 5, 3)
 

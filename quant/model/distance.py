@@ -1,8 +1,9 @@
-"""Relative position biases: a number for each head and difference of two positions.
+"""What scores depend on by the distance of query and key alone: relative biases, and windows.
 
     scores[h, q, k] = q k^T / sqrt(d) + bias[h, k - q + T - 1]        |k - q| < T
 
-One array float32 [heads, 2 T - 1] for all layers, T the longest sequence in tokens.
+A bias is one array float32 [heads, 2 T - 1] for all layers, T the longest sequence in tokens; a
+window says which keys a query sees (golden.window).
 """
 
 from math import log
@@ -11,8 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from golden.model import Window
+from golden.window import in_window
+
 BIAS = "attention.bias"
 """The array's name (quant.model.spec)."""
+CAUSAL = Window(None, 0)
+"""A query sees its own key and those before it."""
+
+Windows = tuple[Window | None, ...]
+"""Of each layer; () where no layer has one."""
 
 
 def differences(tokens: int) -> NDArray[np.int64]:
@@ -34,8 +43,7 @@ def buckets(difference: NDArray[np.int64], count: int, furthest: int) -> NDArray
     ratio = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(exact))
     grown = ratio / np.float32(log(furthest / exact)) * np.float32(half - exact)
     far = np.minimum(exact + grown.astype(np.int64), half - 1)
-    found: NDArray[np.int64] = np.where(distance < exact, distance, far) + half * (difference > 0)
-    return found
+    return np.where(distance < exact, distance, far) + half * (difference > 0)
 
 
 def bucketed(table: Any, tokens: int, furthest: int) -> NDArray[np.float32]:
@@ -67,5 +75,32 @@ def cut(bias: NDArray[Any], tokens: int) -> NDArray[Any]:
 def square(bias: NDArray[Any], length: int) -> NDArray[Any]:
     """The bias of each query and key of a sequence [heads, L, L]."""
     places = np.arange(length)
-    found: NDArray[Any] = bias[:, places - places[:, None] + bias.shape[1] // 2]
-    return found
+    return bias[:, places - places[:, None] + bias.shape[1] // 2]
+
+
+def within(scores: NDArray[Any], window: Window | None) -> NDArray[Any]:
+    """Scores [heads, L, L] with those that a query does not see replaced by that of its own key."""
+    if window is None:
+        return scores
+    own = np.diagonal(scores, axis1=-2, axis2=-1)[..., None]
+    return np.where(in_window(window, scores.shape[-1]), scores, own)
+
+
+def said(windows: Windows) -> str:
+    """The windows in words: "layers 0, 2: 3 keys before and 0 behind"; "" where there is none."""
+    parts = []
+    for window in dict.fromkeys(windows):
+        places = [str(i) for i, one in enumerate(windows) if one == window]
+        alone = len(places) == len(windows)
+        layers = f"layer{'s' if len(places) > 1 else ''} {', '.join(places)}"
+        parts.append(f"{'all layers' if alone else layers}: {_said(window)}")
+    return "; ".join(parts)
+
+
+def _said(window: Window | None) -> str:
+    if window is None:
+        return "every key"
+    if window == CAUSAL:
+        return "keys up to the query's own"
+    sides = ("any" if side is None else str(side) for side in (window.before, window.after))
+    return "{} keys before and {} behind the query's own".format(*sides)
