@@ -32,9 +32,9 @@ class Subject(Compiled):
 def subjects(lanes: int, **options: Any) -> tuple[Subject, ...]:
     """The first image is aligned to nothing but words, the second crosses a page where it can."""
     made = limits(lanes, **options)
-    first = Subject("no-pooler", made, address=0x1000 + lanes)
+    first = Subject("no-pooler", made, address=0x1000 + made.stream_width)
     end = first.address + len(image_bytes(first.image))
-    second = -(-end // 4096) * 4096 + 4096 - lanes
+    second = -(-end // 4096) * 4096 + 4096 - made.stream_width
     return first, Subject("pre-norm", made, address=second)
 
 
