@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import starmap
@@ -65,32 +65,26 @@ def measure(
     lanes: int,
     memory: int,
     *,
-    choices: Mapping[str, int | None] = {},
+    columns: int | None = None,
     whole_last_layer: bool = False,
     stream_bytes: int | None = None,
     **streams: Any,
 ) -> Measurement:
-    """Predict the cycles of texts of these lengths.
+    """Predict the cycles of texts of these lengths, alone and in a token memory of `memory` tokens.
 
-    memory
-        Tokens that the token memory holds.
-    choices
-        Of the configuration, as `rtl.compile.fit.fitting` takes them.
-    whole_last_layer
-        Alone and batched the last layer computes all tokens.
-    stream_bytes, streams
-        As `sim.cycles.model.predict` takes them.
+    With `whole_last_layer` it computes all tokens there, too; others as `predict` takes them.
     """
 
     def compiled(tokens: int, whole_last_layer: bool) -> Program:
-        config = fitting_model(model, lanes, tokens, **choices)
+        config = fitting_model(model, lanes, tokens, columns=columns)
         return compile_model(model, config, whole_last_layer=whole_last_layer)
 
     def counted(program: Program) -> Callable[..., int]:
+        @cache
         def cycles(*batch: int) -> int:
             return predict(program, batch, stream_bytes=stream_bytes, **streams).cycles
 
-        return cache(cycles)
+        return cycles
 
     whole = compiled(max(lengths), True)
     alone = whole if whole_last_layer else compiled(max(lengths), False)

