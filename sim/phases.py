@@ -18,8 +18,6 @@ CLOCK_MHZ = 100
 class Phase:
     """One operation on the array, or a LayerNorm beside it.
 
-    Attributes
-    ----------
     name
         The tensor that it writes.
     tensors

@@ -23,15 +23,10 @@ def recorded(
 ) -> Record:
     """The bench of a unit without streams on Icarus, with vectors of the reviews.
 
-    Parameters
-    ----------
     limit
         Values or rows that are cut out of each tensor of a review.
 
-    Raises
-    ------
-    SimulatorError, BenchError
-        As `sim.bench.run_bench`.
+    Raises SimulatorError, BenchError: As `sim.bench.run_bench`.
     """
     with tempfile.TemporaryDirectory(prefix="bert2rtl-record-") as folder:
         file = Path(folder) / "pins"

@@ -33,7 +33,7 @@ from rtl.compile.batches import pack
 from rtl.compile.fit import fitting_model
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES, array
-from sim.machine.inference import Loaded
+from sim.machine.inference import STREAMS, Loaded
 from sim.machine.machine import accelerator
 from sim.options import add_memory_options, add_model_options, add_stream_ahead, quantized_of
 from sim.phases import CLOCK_MHZ, utilisation
@@ -41,8 +41,6 @@ from sim.report import table
 from sim.share import SHARE, Batch, Setup, simulate
 
 SPLIT = "test"
-MEMORY = "stream_bytes", "stream_ahead", "row_latency"
-"""Options that are attributes of an `Inference`."""
 DESCRIPTION = """\
 Run many texts through the simulated accelerator and compare every one with golden.
 
@@ -122,7 +120,7 @@ def regress(
     setup = Setup(
         model=model,
         loaded=Loaded(program, embedding_table(model, config.lanes)),
-        memory={name: getattr(options, name) for name in MEMORY},
+        memory={name: getattr(options, name) for name in STREAMS},
         stalls=options.stalls,
     )
     alone = [[place] for place in range(len(sequences))]

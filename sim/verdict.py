@@ -16,7 +16,7 @@ from golden.model import Model
 from rtl.compile.program import Program
 from rtl.interface.operation import Error
 from sim.cycles.model import Prediction, predict
-from sim.machine.inference import Inference
+from sim.machine.inference import STREAMS, Inference
 from sim.machine.result import Result
 from tb.compare import Comparison
 from tb.expected import Writes, expected_writes
@@ -25,8 +25,6 @@ from tb.trace import CAUSES
 
 OPERATIONS = 256
 """Steps of a program up to which the number of an operation is its own."""
-
-
 PREDICTIONS = 2_000
 """That are kept."""
 
@@ -76,7 +74,7 @@ def verdict(
         traces, wanted = _golden(inference, model, logits)
         problems += _logits(result, wanted, comparison)
         if result.writes:
-            compare(result, program, traces, comparison)
+            _compare(result, program, traces, comparison)
             problems += filter(None, [comparison.problem, comparison.message()])
         if exact and inference.exact:
             problems += unpredicted(result, program)
@@ -140,11 +138,8 @@ def _logits(result: Result, wanted: np.ndarray, comparison: Comparison) -> Itera
         yield f"logits are {result.logits.tolist()}, golden says {wanted.tolist()}"
 
 
-def compare(
-    result: Result,
-    program: Program,
-    traces: list[dict[str, np.ndarray]],
-    comparison: Comparison,
+def _compare(
+    result: Result, program: Program, traces: list[dict[str, np.ndarray]], comparison: Comparison
 ) -> None:
     """Every write of a traced inference beside golden's traces of its sequences.
 
@@ -164,20 +159,12 @@ _predictions: dict[tuple[object, ...], tuple[Program, Prediction]] = {}
 
 def _predicted(inference: Inference, program: Program) -> Prediction:
     """Kept for as long as the program: many inferences are as long as others."""
-    memory = inference.stream_bytes, inference.stream_ahead, inference.row_latency
-    key = id(program), inference.lengths, *memory
+    streams = {name: getattr(inference, name) for name in STREAMS}
+    key = id(program), inference.lengths, *streams.values()
     if key not in _predictions:
         if len(_predictions) >= PREDICTIONS:
             _predictions.clear()
-        rate, ahead, latency = memory
-        found = predict(
-            program,
-            inference.lengths,
-            stream_bytes=rate,
-            stream_ahead=ahead,
-            row_latency=latency,
-        )
-        _predictions[key] = program, found
+        _predictions[key] = program, predict(program, inference.lengths, **streams)
     return _predictions[key][1]
 
 
@@ -190,7 +177,7 @@ def unpredicted(result: Result, program: Program) -> Iterator[str]:
     if wrong:
         yield f"not as predicted: {', '.join(wrong)}"
     phases = [(p.number, p.first, p.last, p.active, p.stalls) for p in said.phases]
-    shown = [(o.number, o.first, o.last, o.active, o.stalls) for o in result.operations]
+    shown = result.operations
     if len(program.steps) <= OPERATIONS and phases != shown:
         place = next(i for i, pair in enumerate(zip_longest(phases, shown)) if pair[0] != pair[1])
         yield f"operation {place} of the inference is {shown[place : place + 1]}, not as predicted"

@@ -89,8 +89,6 @@ class Client:
 class Fetch:
     """Read master, memory and buffers; `now` is the next cycle.
 
-    Parameters
-    ----------
     latency
         Of the memory.
     model
@@ -187,25 +185,16 @@ class MemoryRows(Rows):
         fetch, client = self.fetch, self.fetch.clients[ROWS]
         needed = count * self.words
         while needed:
-            now = fetch.now
-            if (
-                self.left
-                and now >= max(self.ask, self.free)
-                and (self.asked * self.words - self.got < MAX_PENDING)
-            ):
+            now, pending = fetch.now, self.asked * self.words - self.got
+            if self.left and now >= max(self.ask, self.free) and pending < MAX_PENDING:
                 self.left -= 1
                 self.asked += 1
                 self.ask = now + 1 + (0 if self.asked % 2 else Memory.latency)
-                self.regions.append(
-                    (now + 1 + self.steps, self.base + next(self.rows) * self.row_bytes)
-                )
+                address = self.base + next(self.rows) * self.row_bytes
+                self.regions.append((now + 1 + self.steps, address))
                 self.free = 1 << 62
-            if (
-                self.regions
-                and self.regions[0][0] <= now
-                and not client.bursts
-                and client.offer - 1 <= now
-            ):
+            free = not client.bursts and client.offer - 1 <= now
+            if free and self.regions and self.regions[0][0] <= now:
                 _, address = self.regions.popleft()
                 client.cut(fetch.bus, fetch.lanes, address, self.words)
                 client.offer = now + 2
@@ -240,10 +229,6 @@ def predict_dma(
 ) -> Prediction:
     """The cycles of one inference of the accelerator with DMA.
 
-    Parameters
-    ----------
-    program
-        A compiled model; its configuration is the accelerator's.
     ids, types
         The sequence; all its tokens were written before the start.
     lengths
@@ -253,10 +238,7 @@ def predict_dma(
     address
         Where the image lies.
 
-    Raises
-    ------
-    ValueError
-        A parameter is out of range, or the program computes no logits.
+    UserError where a parameter is out of range, or the program computes no logits.
     """
     lengths = [len(ids)] if lengths is None else lengths
     checked(program, lengths, "latency", latency)

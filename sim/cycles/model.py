@@ -34,7 +34,7 @@ from rtl.interface.config import ceil_div
 from rtl.primitives.memory import Memory
 from sim.cycles.array import Array
 from sim.cycles.norm import Taken, normalise
-from sim.cycles.sources import BufferedWords, Rows, Words
+from sim.cycles.sources import Rows, Words
 from sim.phases import macs
 from tb.trace import CAUSES
 
@@ -430,12 +430,10 @@ def predict(
     stream_ahead: int = 1,
     row_latency: int = 20,
 ) -> Prediction:
-    """The cycles of one inference.
+    """The cycles of one inference of a compiled model on the accelerator of its configuration.
 
-    Parameters
-    ----------
-    program
-        A compiled model; its configuration is the accelerator's.
+    UserError where a parameter is out of range, or the program computes no logits.
+
     tokens
         Length of the sequence, 1 to `program.tokens`; or of each sequence of a batch.
     stream_bytes
@@ -444,11 +442,6 @@ def predict(
         Words of it that a buffer in front of the accelerator holds.
     row_latency
         Cycles from a request of an embedding row to its first word.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range, or the program computes no logits.
     """
     width = program.config.stream_width
     if stream_ahead < 1:
@@ -458,18 +451,12 @@ def predict(
     lengths = [tokens] if isinstance(tokens, int) else list(tokens)
     checked(program, lengths, "row latency", row_latency)
     gap = ceil_div(width, min(stream_bytes or width, width))
-    words = Words(gap) if stream_ahead == 1 else BufferedWords(gap, stream_ahead)
+    words = Words(gap, stream_ahead)
     return Inference(program, lengths, words, Rows(row_latency)).predict()
 
 
 def checked(program: Program, lengths: Sequence[int], what: str, latency: int) -> None:
-    """Refuse what cannot be predicted.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range, or the program computes no logits.
-    """
+    """Refuse what cannot be predicted (UserError)."""
     check_lengths(program, lengths)
     if latency < 1:
         raise UserError(f"{what} is {latency}: it must be 1 or more")

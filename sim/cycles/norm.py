@@ -10,8 +10,6 @@ from rtl.datapath.layernorm import LayerNorm, constants_ready
 class Taken:
     """The cycles in which the epilogue has the ports of X16.
 
-    Parameters
-    ----------
     intervals
         (first, end) of cycles, end excluded, in any order; they may overlap.
     """

@@ -18,15 +18,12 @@ from sim.machine.machine import Machine, accelerator
 from sim.phases import CLOCK_MHZ
 from sim.report import table
 from sim.verdict import verdict
-from tb.trace import CAUSES
 
 
 @dataclass(frozen=True)
 class Played:
     """An inference of random tokens in the simulated Verilog.
 
-    Attributes
-    ----------
     cycles
         Of the register `cycles`.
     values, mismatches
@@ -58,15 +55,18 @@ class Case:
         macs = sum(phase.macs for phase in found)
         return macs / self.config.macs, found[-1].last - found[0].first + 1
 
+    @property
+    def _place(self) -> dict[str, Any]:
+        n, m = self.config.lanes, self.config.tile_columns
+        return {"lanes": n, "columns": m, "tokens": self.tokens}
+
     def row(self) -> dict[str, object]:
         """A line of a table of inferences, by heading."""
         cycles, dsp = self.prediction.cycles, estimate(self.config)["DSP"]
         ideal, span = self.layers
         macs = ideal * self.config.macs / cycles
         return {
-            "lanes": self.config.lanes,
-            "columns": self.config.tile_columns,
-            "tokens": self.tokens,
+            **self._place,
             "bytes/cycle": self.width,
             "ideal": round(ideal),
             "cycles": cycles,
@@ -74,7 +74,7 @@ class Case:
             "layers": span,
             "ideal/layers": f"{ideal / span:.2%}",
             "a second": f"{1e6 * CLOCK_MHZ / cycles:,.0f}",
-            **{cause: self.prediction.stalls[cause] for cause in CAUSES},
+            **self.prediction.stalls,
             "DSP": dsp,
             "MACs/cycle": round(macs),
             "MACs/cycle/DSP": f"{macs / dsp:.3f}",
@@ -92,7 +92,7 @@ class Case:
                 "ideal": round(share),
                 "utilisation": f"{share / of.cycles:.1%}" if macs else "-",
                 "active": of.active,
-                **{cause: of.stalls[cause] for cause in CAUSES},
+                **of.stalls,
             }
 
         total, phases = self.prediction, self.prediction.phases
@@ -116,9 +116,7 @@ class Case:
         ideal, span = self.layers
         phases = self.prediction.phases
         return {
-            "lanes": self.config.lanes,
-            "columns": self.config.tile_columns,
-            "tokens": self.tokens,
+            **self._place,
             "total_cycles": self.prediction.cycles,
             "active": self.prediction.active,
             "stalls": self.prediction.stalls,
@@ -138,10 +136,7 @@ def play(loaded: Loaded, model: Model, tokens: int, memory: Mapping[str, Any]) -
 
     memory: attributes of `sim.machine.inference.Inference`.
 
-    Raises
-    ------
-    SimulatorError
-        Verilator is missing or refuses the design.
+    Raises SimulatorError: Verilator is missing or refuses the design.
     """
     rng = np.random.default_rng(0)
     ids = rng.integers(model.shape.vocabulary, size=tokens, dtype=np.int32)

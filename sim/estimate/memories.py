@@ -24,8 +24,6 @@ CELLS, CELLS_OF_A_BIT = 21, 25
 class Memory:
     """`count` memories of `depth` words of `width` bits.
 
-    Attributes
-    ----------
     lanes
         Parts of a word that are written apart: a block RAM enables 9 bits or 18, or all.
     at_once

@@ -46,10 +46,7 @@ def performance(
 ) -> Performance:
     """The figures of the longest sequence that `model` and `config` take.
 
-    Raises
-    ------
-    ValueError
-        The model does not fit the configuration.
+    Raises ValueError: The model does not fit the configuration.
     """
     width = config.stream_width
     program = compile_model(model, config, whole_last_layer=whole_last_layer)
@@ -76,10 +73,7 @@ def example(config: Config, layers: int) -> Model:
 
     It is post-norm, with heads of 64 channels, as in BERT, where they divide hidden.
 
-    Raises
-    ------
-    ValueError
-        No encoder is so small or so large.
+    Raises ValueError: No encoder is so small or so large.
     """
     heads = max(1, config.hidden // 64)
     while config.hidden % heads:

@@ -45,8 +45,6 @@ _HELD_OUT = (
 class Point:
     """A synthesised accelerator.
 
-    Attributes
-    ----------
     resources, array
         Cells of the whole, and of the array in it; the fit does not use those `held_out`.
     """

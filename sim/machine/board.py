@@ -40,8 +40,6 @@ class MemoryBoard(Machine):
 
     Time passes with each access of the registers, and where a method says so.
 
-    Parameters
-    ----------
     program
         What `library` gives for the design and its bus.
     bus
@@ -119,10 +117,7 @@ class MemoryBoard(Machine):
     def ended(self) -> tuple[int, list[int]]:
         """The error code and the logits of the inference under way, after its interrupt.
 
-        Raises
-        ------
-        TimeoutError
-            It never comes.
+        Raises TimeoutError: It never comes.
         """
         if not self.until_interrupt(MOST):
             raise TimeoutError(f"no interrupt in {MOST} cycles")

@@ -49,12 +49,12 @@ struct Inference {
     const Event* events;
     uint64_t event_count;
     uint64_t flags, seed;
+    uint64_t interval, ahead;  // cycles between words of the command stream; words that wait
     uint64_t row_words;      // that the memory answers with
     uint64_t row_latency;    // cycles from a request to its row's first word
     uint64_t row_silence;    // the memory says nothing before this cycle
     uint64_t idle;           // cycles before `start` is written
     uint64_t model_delay, tokens_delay;  // 0: offered before `start`
-    uint64_t interval, ahead;  // cycles between words of the command stream; words that wait
     uint64_t patience;  // cycles without progress that count as standing still
     uint64_t longest;   // cycles that do, with progress; 0: any number is right
 };

@@ -21,6 +21,8 @@ from tb.packing import lengths_of, token_words
 
 ROW_LATENCY = 20
 PATIENCE = 100_000
+STREAMS = "stream_bytes", "stream_ahead", "row_latency"
+"""Of an inference what `sim.cycles.model.predict` takes, and commands as options."""
 ABORT = 2
 
 
@@ -127,8 +129,6 @@ class Inference:
     what comes: a token is offered each cycle, requests and logits are always taken. An offered word
     stays until it is taken.
 
-    Attributes
-    ----------
     model, tokens
         What the sources offer.
     table
@@ -256,10 +256,12 @@ class _Packets(ctypes.Structure):
     ]
 
 
-NUMBERS = (
-    *("flags", "seed", "row_words", "row_latency", "row_silence", "idle", "model_delay"),
-    *("tokens_delay", "interval", "ahead", "patience", "longest"),
+SAME = (
+    *("row_words", "row_latency", "row_silence", "idle", "model_delay", "tokens_delay"),
+    *("patience", "longest"),
 )
+NUMBERS = ("flags", "seed", "interval", "ahead", *SAME)
+EVENT = ("after", "count", "cycle", "action", "address", "strobe", "data")
 
 
 class Packed(ctypes.Structure):
@@ -284,9 +286,7 @@ def packed(one: Inference) -> Packed:
     def packets(of: Packets) -> _Packets:
         return _Packets(of.data, len(of.data), of.lasts.ctypes.data, len(of.lasts))
 
-    events = [
-        (e.after, e.count, e.cycle, e.action, e.address, e.strobe, e.data) for e in one.events
-    ]
+    events = [[getattr(event, name) for name in EVENT] for event in one.events]
     width = one.model.word_bytes()
     return Packed(
         name=one.name.encode(),
@@ -299,14 +299,7 @@ def packed(one: Inference) -> Packed:
         event_count=len(events),
         flags=one.client | STALL * (one.seed is not None) | TRACE * one.trace,
         seed=one.seed or 0,
-        row_words=one.row_words,
-        row_latency=one.row_latency,
-        row_silence=one.row_silence,
-        idle=one.idle,
-        model_delay=one.model_delay,
-        tokens_delay=one.tokens_delay,
         interval=ceil_div(width, one.stream_bytes or width),
         ahead=one.stream_ahead,
-        patience=one.patience,
-        longest=one.longest,
+        **{name: getattr(one, name) for name in SAME},
     )

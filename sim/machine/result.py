@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -15,35 +16,10 @@ from tb.compare import Recorded
 from tb.trace import CAUSES, elements
 
 
-@dataclass(frozen=True)
-class Operation:
-    """Cycles of one operation of the program.
-
-    Attributes
-    ----------
-    number
-        Place of its descriptor in the program (modulo 256).
-    first, last
-        First and last cycle in which one of its operands entered the array.
-    active
-        How many cycles that were.
-    stalls
-        Cycles without an operand before its tiles, by cause.
-    """
-
-    number: int
-    first: int
-    last: int
-    active: int
-    stalls: dict[str, int]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """What one inference did.
 
-    Attributes
-    ----------
     inference
         What was played.
     end
@@ -77,7 +53,7 @@ class Result:
     simulated
         Cycles, register accesses included.
     numbers
-        Those of its operations, int64: a row each.
+        Those of its operations, int64: a row each, as `operations` takes them apart.
     writes
         By port, where a trace was asked for.
     wrong
@@ -85,30 +61,30 @@ class Result:
     """
 
     inference: Inference = field(repr=False)
-    end: str = "done"
-    model_rest: int = 0
-    tokens_rest: int = 0
-    left: int = 0
-    status: int = -1
-    sequence: int = 0
-    took: int = 0
-    model_from: int = 0
-    model_taken: int = 0
-    tokens_from: int = 0
-    tokens_taken: int = 0
-    rows_pending: int = 0
-    beyond: int = -1
-    stall: int = 0
-    progress: int = 0
-    first_token: int = 0
-    last_logit: int = 0
-    logits: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
-    lasts: tuple[int, ...] = ()
-    counters: tuple[int, ...] = ()
-    simulated: int = 0
-    numbers: np.ndarray = field(default_factory=lambda: np.zeros((0, 5 + len(CAUSES)), np.int64))
-    writes: dict[str, Recorded] = field(default_factory=dict)
-    wrong: tuple[str, ...] = ()
+    end: str
+    model_rest: int
+    tokens_rest: int
+    left: int
+    status: int
+    sequence: int
+    took: int
+    model_from: int
+    model_taken: int
+    tokens_from: int
+    tokens_taken: int
+    rows_pending: int
+    beyond: int
+    stall: int
+    progress: int
+    first_token: int
+    last_logit: int
+    simulated: int
+    logits: np.ndarray
+    lasts: tuple[int, ...]
+    counters: tuple[int, ...]
+    numbers: np.ndarray
+    writes: dict[str, Recorded]
+    wrong: tuple[str, ...]
 
     @property
     def code(self) -> int:
@@ -133,20 +109,17 @@ class Result:
         return dict(zip(CAUSES, self.counters[2:]))
 
     @property
-    def operations(self) -> tuple[Operation, ...]:
-        """In the order in which they began."""
-        return tuple(
-            Operation(number, first, last, active, dict(zip(CAUSES, stalls, strict=True)))
-            for number, first, last, active, _, *stalls in self.numbers.tolist()
-        )
+    def operations(self) -> list[tuple[int, int, int, int, dict[str, int]]]:
+        """In the order in which they began: number, first, last, active, stalls of each.
 
-    @property
-    def span(self) -> int:
-        """Cycles from the first token's word to the last logit, both included; 0 without logits.
-
-        As seen on the streams; equal to `cycles` where the tokens wait for the start.
+        ``number`` is the place of its descriptor in the program (modulo 256); ``first`` and
+        ``last`` are the cycles in which its operands entered the array, of which ``active`` did;
+        ``stalls`` are cycles without an operand before its tiles, by cause.
         """
-        return self.last_logit - self.first_token + 1 if self.logits.size else 0
+        return [
+            (number, first, last, active, dict(zip(CAUSES, stalls, strict=True)))
+            for number, first, last, active, _, *stalls in self.numbers.tolist()
+        ]
 
 
 class _Writes(ctypes.Structure):
@@ -159,11 +132,7 @@ class _Writes(ctypes.Structure):
     ]
 
 
-NUMBERS = (
-    *("model_rest", "tokens_rest", "left", "status", "sequence", "took", "model_from"),
-    *("model_taken", "tokens_from", "tokens_taken", "rows_pending", "beyond", "stall"),
-    *("progress", "first_token", "last_logit", "simulated"),
-)
+NUMBERS = tuple(one.name for one in fields(Result) if one.type == "int")
 LISTS = {"logits": np.int32, "lasts": np.uint64, "counters": np.uint32, "numbers": np.int64}
 
 
@@ -186,13 +155,10 @@ def _array(address: int, count: int, kind: Any) -> np.ndarray:
 
 def result_of(record: Record, inference: Inference, config: Config) -> Result:
     """A record as long as its pointers hold."""
-    width = {"numbers": 5 + len(CAUSES)}
-    lists = {
-        name: _array(
-            getattr(record, name), getattr(record, f"{name}_count") * width.get(name, 1), kind
-        )
-        for name, kind in LISTS.items()
-    }
+    each = 5 + len(CAUSES)  # numbers of an operation
+    counts = {name: getattr(record, f"{name}_count") for name in LISTS}
+    counts["numbers"] *= each
+    lists = {name: _array(getattr(record, name), counts[name], LISTS[name]) for name in LISTS}
     return Result(
         inference=inference,
         end=record.end.decode(),
@@ -200,25 +166,22 @@ def result_of(record: Record, inference: Inference, config: Config) -> Result:
         logits=lists["logits"],
         lasts=tuple(lists["lasts"].tolist()),
         counters=tuple(lists["counters"].tolist()),
-        numbers=lists["numbers"].reshape(-1, width["numbers"]),
-        writes=_writes(record, config) if record.writes_count else {},
+        numbers=lists["numbers"].reshape(-1, each),
+        writes=dict(_writes(record, config)) if record.writes_count else {},
         wrong=tuple(record.wrong.decode().splitlines()),
     )
 
 
-def _writes(record: Record, config: Config) -> dict[str, Recorded]:
-    found = {}
+def _writes(record: Record, config: Config) -> Iterator[tuple[str, Recorded]]:
     for place, (name, (bits, signed)) in enumerate(elements(config.tokens).items()):
         port = record.writes[place]
         count, size = port.count, port.bytes
         values = ctypes.string_at(port.values, count * size)
-        word = [
+        words = [
             int.from_bytes(values[i : i + size], "little") for i in range(0, len(values), size or 1)
         ]
-        cycle, address = (
+        cycles, addresses = (
             _array(at, count, np.uint32).tolist() for at in (port.cycles, port.addresses)
         )
-        found[name] = Recorded(
-            bits, signed, 1 if name == "logit" else config.lanes, cycle, address, word
-        )
-    return found
+        lanes = 1 if name == "logit" else config.lanes
+        yield name, Recorded(bits, signed, lanes, cycles, addresses, words)

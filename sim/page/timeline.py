@@ -68,11 +68,7 @@ class Window:
 
 
 def picture(
-    lanes: Sequence[Lane],
-    found: Sequence[Operation],
-    window: Window,
-    title: str,
-    most: int = WIDTH,
+    lanes: Sequence[Lane], found: Sequence[Operation], window: Window, title: str, most: int = WIDTH
 ) -> Markup:
     """All lanes over a window as one <svg> of `most` columns, the array's operations above them."""
     names, top = _operations(found, window)
