@@ -44,21 +44,21 @@ class PassedTest:
 def _passed(results: Path, log: Path, title: str) -> list[PassedTest]:
     if not results.exists():
         raise BenchError(f"{title}: the simulation ended without results:\n{tail(log)}")
-    passed, failed = [], []
+    passed, failed = [], list[str]()
     for case in ElementTree.parse(results).getroot().iter("testcase"):
-        name = case.get("name", "")
         if case.find("skipped") is not None:
             continue
+        name = case.get("name", "")
         problems = [problem for tag in ("failure", "error") for problem in case.findall(tag)]
         failed += [f"{name}: {problem.get('message', '')}" for problem in problems]
+        facts = {p.get("name"): p.get("value") for p in case.iter("property")}
         if not problems:
-            facts = {p.get("name"): p.get("value") for p in case.iter("property")}
             simulated = round(float(facts["sim_time_duration"] or 0), 3)
             seconds = float(case.get("time", 0))
             passed.append(PassedTest(name=name, seconds=seconds, simulated_ns=simulated))
     if failed:
-        told = "\n".join(failed)
-        raise BenchError(f"{title}: {len(failed)} failed\n{told}\n{tail(log)}")
+        told = "\n".join([f"{len(failed)} failed", *failed])
+        raise BenchError(f"{title}: {told}\n{tail(log)}")
     if not passed:
         raise BenchError(f"{title}: no test ran\n{tail(log)}")
     return passed

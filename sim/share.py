@@ -20,12 +20,9 @@ SHARE = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What all inferences share.
+    """What all inferences share; `memory` are attributes of an `Inference`.
 
-    memory
-        Attributes of `sim.machine.inference.Inference`.
-    stalls
-        Seed of the rests on every stream; None: none.
+    stalls: seed of the rests on every stream; None: none.
     """
 
     model: Model

@@ -90,8 +90,7 @@ def failure(result: Result) -> str:
         f"{tokens}"
     )
     if result.beyond >= 0:
-        rows = len(inference.table)
-        return f"row {result.beyond} was asked for, the table has {rows}"
+        return f"row {result.beyond} was asked for, the table has {len(inference.table)}"
     if result.end == "too long":
         return f"still at it after {inference.longest} cycles"
     if result.end == "hang":
@@ -107,9 +106,8 @@ def failure(result: Result) -> str:
     if result.code:
         return f"failed, but gave {result.logits.size} logits" if result.logits.size else ""
     taken = result.model_taken, result.tokens_taken, len(result.lasts)
-    if taken != (words, tokens, len(inference.lengths)):
-        return f"ended well with words left: {streams}, {len(result.lasts)} logits with `last`"
-    return ""
+    left = f"ended well with words left: {streams}, {len(result.lasts)} logits with `last`"
+    return "" if taken == (words, tokens, len(inference.lengths)) else left
 
 
 def _golden(
@@ -132,9 +130,8 @@ def _logits(result: Result, wanted: np.ndarray, comparison: Comparison) -> Itera
         yield f"{result.logits.size} logits came, golden has {wanted.size}"
         return
     comparison.compared["logits"] += wanted.size
-    wrong = int((result.logits != wanted).sum())
-    comparison.mismatches["logits"] += wrong
-    if wrong:
+    if wrong := int((result.logits != wanted).sum()):
+        comparison.mismatches["logits"] += wrong
         yield f"logits are {result.logits.tolist()}, golden says {wanted.tolist()}"
 
 

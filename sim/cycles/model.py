@@ -12,7 +12,7 @@ sink behave as `sim.cycles.sources` says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -41,18 +41,11 @@ from tb.trace import CAUSES
 
 @dataclass(frozen=True)
 class Phase:
-    """One operation on the array.
+    """One operation on the array; number, name and opcode are those of its step in the program.
 
-    number, name, opcode
-        Of its step in the program.
-    first, last
-        Cycles of its first and last operand.
-    active
-        Operands read, a cycle each.
-    stalls
-        Cycles without an operand right before its tiles, by cause.
-    macs
-        See `sim.phases.macs`.
+    ``first`` and ``last`` are the cycles of its first and last operand; it read ``active`` of them.
+    ``stalls`` are cycles without one right before its tiles, by cause; ``macs`` are as in `macs`
+    of `sim.phases`.
     """
 
     number: int
@@ -106,7 +99,6 @@ class Norm:
     start: int
     channels: int
     rows: int
-    chained: bool
     written: list[int] = field(default_factory=list)
 
     @property
@@ -138,8 +130,7 @@ class Inference:
         self.gathered = False  # the first token of each sequence was
         self.ways, self.columns = program.config.ways, program.config.tile_columns
         self.array = Array()
-        self.halves = (Half(), Half())
-        self.turn = 0  # the half to fill next
+        self.halves, self.turn = (Half(), Half()), 0  # and the one to fill next
         self.part = 0  # of the stream's word, the next to be taken
         self.loader = 1  # cycle in which the loader turns to the next descriptor
         self.queue_free = 0
@@ -148,7 +139,6 @@ class Inference:
         self.norms: list[Norm] = []
         self.table_free = 0  # first cycle without a user of the activation table
         self.softmax_finished = 0
-        self.softmax_ready: list[int] = []
         self.phases: list[Phase] = []
 
     def predict(self) -> Prediction:
@@ -165,7 +155,9 @@ class Inference:
                 case Opcode.TABLE:
                     self._table(act, len(step.payload))
                 case Opcode.BIAS | Opcode.ROTARY:
-                    self._planes(act, len(step.payload))
+                    last = self._parts(len(step.payload) // self.lanes, act + 1)
+                    self._rest(last + 1)
+                    self.loader = last + 2
                 case Opcode.NORM:
                     self._norm(step, act)
                 case Opcode.END:
@@ -204,11 +196,6 @@ class Inference:
         self._rest(cycle - 1)
         self.loader = cycle
 
-    def _planes(self, act: int, size: int) -> None:
-        last = self._parts(size // self.lanes, act + 1)
-        self._rest(last + 1)
-        self.loader = last + 2
-
     def _norm(self, step: Step, act: int) -> None:
         channels = step.values["channels"]
         cycle = max(act, self.norms[-1].finished if self.norms else 0) + 1
@@ -219,22 +206,17 @@ class Inference:
             cycle = first + self.lanes
         self._rest(cycle - 1)
         self.loader = cycle + 1
-        norm = Norm(
-            start=max(cycle + 1, self.ready),
-            channels=channels,
-            rows=self.gathered_tiles if Flag.FIRST_TILE in step.flags else self.row_tiles,
-            chained=Flag.CHAINED in step.flags,
-        )
+        rows = self.gathered_tiles if Flag.FIRST_TILE in step.flags else self.row_tiles
+        norm = Norm(max(cycle + 1, self.ready), channels, rows)
         self.norms.append(norm)
-        if norm.chained:
-            self._normalise([norm.start + 1] * norm.rows, [])
+        if Flag.CHAINED in step.flags:
+            self._normalise([norm.start + 1] * rows, [])
 
     def _normalise(self, available: list[int], taken: list[tuple[int, int]]) -> None:
         """Schedule the latest NORM, whose sum is complete row tile by row tile."""
         norm = self.norms[-1]
-        norm.written = normalise(
-            norm.start, available[: norm.rows], norm.channels, self.lanes, Taken(taken)
-        )
+        rows = available[: norm.rows]
+        norm.written = normalise(norm.start, rows, norm.channels, self.lanes, Taken(taken))
 
     def _operation(self, number: int, step: Step, act: int) -> None:
         # The sequencer's queue has room for one operation; the loader goes on once it is in there.
@@ -245,27 +227,13 @@ class Inference:
         fence = attend or gated or Flag.BANK in step.flags
         taken = self.array.begin(max(self.loader, self.ready), fence, 3 if attend else 2)
         self.queue_free = taken + 1
-        match step.opcode:
-            case Opcode.EMBED:
-                self._embed(step)
-            case Opcode.LINEAR:
-                self._linear(step)
-            case _:
-                self._attend(step)
-        array = self.array
-        assert array.first is not None
-        self.phases.append(
-            Phase(
-                number=number,
-                name=step.name,
-                opcode=step.opcode,
-                first=array.first,
-                last=array.last,
-                active=array.active,
-                stalls=array.tally,
-                macs=sum(macs(step, tokens) for tokens in self.lengths),
-            )
+        {Opcode.EMBED: self._embed, Opcode.LINEAR: self._linear}.get(step.opcode, self._attend)(
+            step
         )
+        array, work = self.array, sum(macs(step, tokens) for tokens in self.lengths)
+        assert array.first is not None
+        seen = array.first, array.last, array.active, array.tally
+        self.phases.append(Phase(number, step.name, step.opcode, *seen, work))
 
     def _drain(self, columns: int) -> int:
         """Cycles of a tile that writes columns up to that one: words of N drain whole."""
@@ -292,11 +260,6 @@ class Inference:
         rows = self.gathered_tiles if first else self.row_tiles
         return [(min(row + self.ways, rows) - 1, 0) for row in range(0, rows, self.ways)]
 
-    def _tokens_of_tiles(self) -> Iterator[int]:
-        for tokens in self.lengths:
-            for first in range(0, tokens, self.lanes):
-                yield min(self.lanes, tokens - first)
-
     def _embed(self, step: Step) -> None:
         """Rows into the weight halves, and the tiles that add them."""
         n, channels = self.lanes, step.values["channels"]
@@ -305,7 +268,8 @@ class Inference:
         ask = max(self.loader, self.ready) + 1 + Memory.latency
         self.rows.begin(ask, words, 2 * sum(self.lengths))
         available, writes = [], []
-        for tokens in self._tokens_of_tiles():
+        tiles = (min(n, length - first) for length in self.lengths for first in range(0, length, n))
+        for tokens in tiles:
             half = self.halves[self.turn]
             arrived = self.rows.take(2 * tokens, half.weights_free)
             half.loaded = arrived

@@ -21,24 +21,6 @@ from sim.verdict import verdict
 
 
 @dataclass(frozen=True)
-class Played:
-    """An inference of random tokens in the simulated Verilog.
-
-    cycles
-        Of the register `cycles`.
-    values, mismatches
-        Compared logits and writes of every named intermediate, and how many differ from golden's.
-    problem
-        What is wrong, "" when nothing is.
-    """
-
-    cycles: int
-    values: int
-    mismatches: int
-    problem: str
-
-
-@dataclass(frozen=True)
 class Case:
     """An inference; `width` is bytes of the command stream a cycle, or of a beat of the bus."""
 
@@ -46,7 +28,7 @@ class Case:
     tokens: int
     width: int
     prediction: Prediction
-    played: Played | None = None
+    played: dict[str, Any] | None = None
 
     @property
     def layers(self) -> tuple[float, int]:
@@ -127,16 +109,17 @@ class Case:
                 asdict(phase) | {"opcode": phase.opcode.name, "cycles": phase.cycles}
                 for phase in phases
             ],
-            "played": self.played and asdict(self.played),
+            "played": self.played,
         }
 
 
-def play(loaded: Loaded, model: Model, tokens: int, memory: Mapping[str, Any]) -> Played:
-    """Play random tokens and hold them to golden and to the prediction.
+def play(loaded: Loaded, model: Model, tokens: int, memory: Mapping[str, Any]) -> dict[str, Any]:
+    """Play random tokens and hold them to golden and to the prediction: `Case.played`.
+
+    The register ``cycles``; the ``values`` (logits and writes of every named intermediate) that
+    were compared, and how many are ``mismatches``; the ``problem``, "" when nothing is wrong.
 
     memory: attributes of `sim.machine.inference.Inference`.
-
-    Raises SimulatorError: Verilator is missing or refuses the design.
     """
     rng = np.random.default_rng(0)
     ids = rng.integers(model.shape.vocabulary, size=tokens, dtype=np.int32)
@@ -146,18 +129,19 @@ def play(loaded: Loaded, model: Model, tokens: int, memory: Mapping[str, Any]) -
         result = machine.run(loaded.inference(ids, types, trace=True, **memory))
     found = verdict(result, loaded.program, model)
     values, mismatches = found.compared.total(), found.mismatches.total()
-    return Played(result.cycles, values, mismatches, "; ".join(found.problems))
+    counts = {"cycles": result.cycles, "values": values, "mismatches": mismatches}
+    return counts | {"problem": "; ".join(found.problems)}
 
 
 def said(cases: Sequence[Case]) -> list[str]:
     """A line for each that was played."""
     return [
         f"{case.config.lanes} lanes, {case.config.tile_columns} columns, {case.tokens} tokens, "
-        f"{case.width} bytes a cycle: {case.played.cycles:,} cycles in the Verilog, "
-        f"{case.played.values:,} values compared with golden, {case.played.mismatches:,} differ; "
-        + (case.played.problem or "as predicted, equal bit for bit")
+        f"{case.width} bytes a cycle: {played['cycles']:,} cycles in the Verilog, "
+        f"{played['values']:,} values compared with golden, {played['mismatches']:,} differ; "
+        + (played["problem"] or "as predicted, equal bit for bit")
         for case in cases
-        if case.played
+        if (played := case.played)
     ]
 
 

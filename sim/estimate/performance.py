@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 
@@ -15,26 +16,6 @@ from rtl.interface.config import Config
 from sim.cycles.model import predict
 
 
-@dataclass(frozen=True, kw_only=True)
-class Performance:
-    """One inference.
-
-    ``cycles`` is the register of that name; ``utilisation`` is products / (N x M) / cycles. Bytes
-    are those that it reads: the command stream and rows of the embedding table. Megabytes are 10^6
-    bytes, ``peak`` that of the stream while weights are loaded as fast as they are used.
-    """
-
-    tokens: int
-    cycles: int
-    utilisation: float
-    milliseconds: float
-    a_second: float
-    stream_bytes: int
-    row_bytes: int
-    megabytes_a_second: float
-    peak_megabytes_a_second: float
-
-
 def performance(
     config: Config,
     model: Model,
@@ -43,10 +24,13 @@ def performance(
     stream_bytes: int | None = None,
     row_latency: int = 20,
     whole_last_layer: bool = False,
-) -> Performance:
+) -> dict[str, Any]:
     """The figures of the longest sequence that `model` and `config` take.
 
-    Raises ValueError: The model does not fit the configuration.
+    ``cycles`` is the register of that name; ``utilisation`` is products / (N x M) / cycles. Bytes
+    are those that it reads: the command stream and rows of the embedding table. Megabytes are 10^6
+    bytes, ``peak`` that of the stream while weights are loaded as fast as they are used. ValueError
+    where the model does not fit the configuration.
     """
     width = config.stream_width
     program = compile_model(model, config, whole_last_layer=whole_last_layer)
@@ -55,17 +39,17 @@ def performance(
     seconds = found.cycles / clock_mhz / 1e6
     stream = len(program.stream())
     rows = 2 * tokens * embedding_table(model, config.lanes).shape[1]
-    return Performance(
-        tokens=tokens,
-        cycles=found.cycles,
-        utilisation=sum(phase.macs for phase in found.phases) / config.macs / found.cycles,
-        milliseconds=1e3 * seconds,
-        a_second=1 / seconds,
-        stream_bytes=stream,
-        row_bytes=rows,
-        megabytes_a_second=(stream + rows) / seconds / 1e6,
-        peak_megabytes_a_second=min(stream_bytes or width, width) * clock_mhz,
-    )
+    return {
+        "tokens": tokens,
+        "cycles": found.cycles,
+        "utilisation": sum(phase.macs for phase in found.phases) / config.macs / found.cycles,
+        "milliseconds": 1e3 * seconds,
+        "a_second": 1 / seconds,
+        "stream_bytes": stream,
+        "row_bytes": rows,
+        "megabytes_a_second": (stream + rows) / seconds / 1e6,
+        "peak_megabytes_a_second": min(stream_bytes or width, width) * clock_mhz,
+    }
 
 
 def example(config: Config, layers: int) -> Model:

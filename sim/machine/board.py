@@ -115,10 +115,7 @@ class MemoryBoard(Machine):
         self.write("control", START)
 
     def ended(self) -> tuple[int, list[int]]:
-        """The error code and the logits of the inference under way, after its interrupt.
-
-        Raises TimeoutError: It never comes.
-        """
+        """Error code and logits of the inference under way; TimeoutError without an interrupt."""
         if not self.until_interrupt(MOST):
             raise TimeoutError(f"no interrupt in {MOST} cycles")
         return self.error, self.logits()

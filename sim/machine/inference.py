@@ -26,37 +26,14 @@ STREAMS = "stream_bytes", "stream_ahead", "row_latency"
 ABORT = 2
 
 
-class Action(IntEnum):
-    """What an event does."""
-
-    WRITE = 0
-    READ = 1
-    RESET = 2
-
-
-class After(IntEnum):
-    """What an event follows."""
-
-    START = 0
-    MODEL = 1
-    TOKENS = 2
-    REQUEST = 3
-    ROWS = 4
-    LOGITS = 5
-
-
-class Client(IntFlag):
-    """How the client of an inference behaves; the meaning of each is in inference.h."""
-
-    NONE = 0
-    KEEP = 1
-    REST = 2
-    RESCUE = 4
-    HURRY = 8
-    KNOCK = 16
-    POLL = 32
-
-
+Action = IntEnum("Action", ["WRITE", "READ", "RESET"], start=0)
+"""What an event does."""
+After = IntEnum("After", ["START", "MODEL", "TOKENS", "REQUEST", "ROWS", "LOGITS"], start=0)
+"""What an event follows."""
+Client = IntFlag(
+    "Client", {"NONE": 0, "KEEP": 1, "REST": 2, "RESCUE": 4, "HURRY": 8, "KNOCK": 16, "POLL": 32}
+)
+"""How the client of an inference behaves; the meaning of each is in inference.h."""
 STALL, TRACE = 64, 128  # flags beside those of the client
 
 
@@ -210,10 +187,8 @@ class Loaded:
     def __post_init__(self) -> None:
         table, lanes = self.table, self.program.config.lanes
         if table.dtype != np.int8 or table.ndim != 2 or table.shape[1] % lanes:
-            raise UserError(
-                f"the table is {table.dtype}{list(table.shape)}: it must be what "
-                f"embedding_table(model, {lanes}) gives"
-            )
+            due = f"it must be what embedding_table(model, {lanes}) gives"
+            raise UserError(f"the table is {table.dtype}{list(table.shape)}: {due}")
         if zlib.crc32(table.tobytes()) != self.program.rows_crc:
             raise UserError(
                 "the table is damaged or another model's than the program: give embedding_table of "

@@ -40,14 +40,9 @@ INTERRUPTED = "interrupted"
 
 
 def library(design: Design, variant: str = "", flags: Sequence[str] = ()) -> Path:
-    """The library of an accelerator, built where it is missing and never replaced by another.
+    """The library of an accelerator, as `sim.builds.build_harness` makes it.
 
-    variant
-        A name to keep its build apart.
-    flags
-        Further ones of Verilator.
-
-    Raises SimulatorError: Verilator is missing or refuses the design.
+    variant: a name to keep its build apart.
     """
     streams = STREAM in design.ports
     many = streams and design.ports[STREAM].width // 8 >= MANY_LANES
@@ -174,10 +169,7 @@ class Machine:
         self._call("restart", cycles, seed)
 
     def run(self, inference: Inference) -> Result:
-        """Play an inference.
-
-        Raises SimulatorError: Verilator found something fatal in the design.
-        """
+        """Play an inference; SimulatorError where Verilator found something fatal in the design."""
         self._held = inference  # its rows are there until the next one begins
         record = Record()
         self._lib.machine_play(self._machine, ctypes.byref(packed(inference)), ctypes.byref(record))

@@ -23,7 +23,7 @@ from sim.builds import LIBRARY_FLAGS, build_harness
 from sim.design import Design
 from tb.packing import pack, unpack
 
-HERE = Path(__file__).parent
+SOURCE = Path(__file__).with_name("unit.cpp")
 
 CTYPES = {1: ctypes.c_uint8, 2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
 """By the bytes of a port."""
@@ -43,20 +43,9 @@ def _header(names: Sequence[str]) -> str:
 
 
 def library(design: Design, variant: str = "", flags: Sequence[str] = ()) -> Path:
-    """The built library of a design; cached, and never replaced by another.
-
-    variant, flags
-        As in `sim.builds.build_harness`.
-
-    Raises SimulatorError: Verilator is missing, or it or the compiler refuses the design.
-    """
-    return build_harness(
-        design,
-        HERE / "unit.cpp",
-        headers={"ports.h": _header(list(design.ports))},
-        variant=f"native{variant}",
-        flags=(*LIBRARY_FLAGS, *flags),
-    )
+    """The built library of a design, as `sim.builds.build_harness` makes it."""
+    headers, flags = {"ports.h": _header(list(design.ports))}, (*LIBRARY_FLAGS, *flags)
+    return build_harness(design, SOURCE, headers=headers, variant=f"native{variant}", flags=flags)
 
 
 def finish(exercise: Coroutine[Any, Any, T]) -> T:
@@ -77,17 +66,12 @@ class _Interrupted(Exception):
 class NativePorts:
     """`tb.ports.UnitPorts` and `Streaming` of a design in a library.
 
-    Each is a unit of its own, in the state after power-up.
+    Each is a unit of its own, in the state after power-up; `cycles` has it seen so far.
 
     program
-        What `library` gives.
-    design
-        What the library was made of.
+        What `library` gives for `design`.
     inputs
         Ports beyond those of the sheet, such as the selector of a mutant, and their values.
-
-    cycles
-        Clock cycles so far.
     """
 
     def __init__(self, program: Path, design: Design, **inputs: int) -> None:
