@@ -83,8 +83,6 @@ def run_bench(
 
     unit
         Name in rtl.generate.units.UNITS, or a design of its own.
-    config
-        Configuration to generate; Config() when left out.
     bench
         Module of the bench, or its file; `tb.bench_<unit>` when left out.
     testcases
@@ -93,10 +91,10 @@ def run_bench(
         Settings of the bench, which it finds in its environment as BERT2RTL_ and the name: CASE,
         REPORT, ACTIVITY, VECTORS, EXHAUSTIVE. It also gets UNIT_SHEET, the path of the unit's JSON
         (ports, configuration, latency). Variables of the user's environment reach no bench.
-    probes, variant
-        As in `sim.builds.built`.
     waves
         Record every signal in this FST file.
+    probes, variant
+        As in `sim.builds.built`.
     """
     design = generated(unit, config or Config()) if isinstance(unit, str) else unit
     module = bench.stem if isinstance(bench, Path) else bench or f"tb.bench_{design.name}"

@@ -39,13 +39,9 @@ class Port:
 class Design:
     """Verilog of a component and what its users have to know.
 
-    configuration
-        Short name of the configuration, for folders and tables: the lanes, and a digest when
-        another choice differs from the default.
-    ports
-        By name, clock and reset included.
-    sheet
-        JSON of ports, configuration and latency.
+    ``configuration`` is its short name, for folders and tables: the lanes, and a digest when
+    another choice differs from the default. ``ports`` are by name, clock and reset included;
+    ``sheet`` is the JSON of ports, configuration and latency.
     """
 
     name: str

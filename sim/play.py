@@ -53,14 +53,9 @@ class Surroundings:
 class Verified:
     """One inference that was played and found equal to golden.
 
-    facts
-        The bench's report of it: cycles, active, stalls, operations, compared, mismatches, result.
-    seconds
-        Wall clock, the build included.
-    result
-        The logits, int64; of the whole model in golden's shape.
-    activity
-        What the units of the accelerator did in each cycle.
+    ``facts`` is the bench's report of it: cycles, active, stalls, operations, compared, mismatches,
+    result. ``seconds`` are wall clock, the build included; ``result`` is the logits, int64, of the
+    whole model in golden's shape; ``activity`` what the units did in each cycle.
     """
 
     program: Program
@@ -75,16 +70,15 @@ def own_folder() -> Iterator[Path]:
     """A folder of this run alone; it stays where the run found a difference, to be looked at."""
     RUNS.mkdir(parents=True, exist_ok=True)
     folder = Path(mkdtemp(prefix=f"{time.strftime('%Y%m%d-%H%M%S')}-", dir=RUNS))
-    keep = False
     try:
         yield folder
     except Different:
-        keep = True
         stage(f"the case and the bench's report stay in {folder}")
         raise
-    finally:
-        if not keep:
-            shutil.rmtree(folder)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    shutil.rmtree(folder)
 
 
 def _play(program: Program, inference: Inference, around: Surroundings) -> Verified:

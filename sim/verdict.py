@@ -58,10 +58,8 @@ def verdict(
     Compared are all logits, where a trace was recorded every write of every named intermediate, and
     without rests the counters and the cycles of every operation.
 
-    logits
-        What golden says of them, where that is known.
-    exact
-        Whether its sources were ready when it began.
+    ``logits`` are what golden says of them, where that is known; ``exact`` is whether its sources
+    were ready when it began.
     """
     comparison, problems = Comparison(), list(result.wrong)
     inference = result.inference

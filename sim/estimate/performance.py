@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from golden.model import ROTARY_ONE, Model, Norm, Rotary, Shape, Window
+from golden.model import ROTARY_ONE, Layer, Model, Norm, Rotary, Shape, Window
 from golden.random import random_model
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.command import GATE_SHIFT_MAX
@@ -59,9 +59,8 @@ def example(config: Config, layers: int) -> Model:
 
     Raises ValueError: No encoder is so small or so large.
     """
-    heads = max(1, config.hidden // 64)
-    while config.hidden % heads:
-        heads -= 1
+    most = max(1, config.hidden // 64)
+    heads = next(heads for heads in range(most, 0, -1) if config.hidden % heads == 0)
     shape = Shape(
         layers=layers,
         hidden=config.hidden,
@@ -78,13 +77,12 @@ def example(config: Config, layers: int) -> Model:
 
 def gated(model: Model) -> Model:
     """The model with gates as large as its feed-forward networks, as ModernBERT's."""
-    layers = []
-    for layer in model.layers:
-        linear = layer.ffn.up
-        up = replace(linear, table=None)
-        ffn = replace(layer.ffn, gate=linear, up=up, gate_shift=GATE_SHIFT_MAX)
-        layers.append(replace(layer, ffn=ffn))
-    return replace(model, layers=tuple(layers))
+
+    def with_gate(layer: Layer) -> Layer:
+        gate, up = layer.ffn.up, replace(layer.ffn.up, table=None)
+        return replace(layer, ffn=replace(layer.ffn, gate=gate, up=up, gate_shift=GATE_SHIFT_MAX))
+
+    return replace(model, layers=tuple(map(with_gate, model.layers)))
 
 
 def rotary(model: Model) -> Model:

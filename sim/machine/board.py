@@ -38,12 +38,8 @@ def design_of(config: Config, bus: Bus) -> Design:
 class MemoryBoard(Machine):
     """An accelerator with DMA on a memory that holds images.
 
-    Time passes with each access of the registers, and where a method says so.
-
-    program
-        What `library` gives for the design and its bus.
-    bus
-        What it was made for.
+    Time passes with each access of the registers, and where a method says so. ``program`` is what
+    `library` gives for the design and its bus.
     """
 
     def __init__(self, program: Path, bus: Bus) -> None:

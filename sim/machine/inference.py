@@ -106,31 +106,18 @@ class Inference:
     what comes: a token is offered each cycle, requests and logits are always taken. An offered word
     stays until it is taken.
 
-    model, tokens
-        What the sources offer.
-    table
-        Rows of the embedding, int8.
-    row_words, row_latency, row_silence
-        Words that the row memory answers with, one a cycle after those of the rows asked for
-        before; cycles from a request to the first of them; cycles in which it says nothing.
-    stream_bytes, stream_ahead
-        Bytes of the command stream a cycle, None for a word, from the first word that is taken on;
-        words of it that a buffer in front of the accelerator holds.
-    client
-        How the client behaves.
-    seed
-        Of 64 bits, what the rests of all streams are drawn from; None: they never rest.
-    trace
-        Record every write of a named intermediate.
-    idle, model_delay, tokens_delay
-        Cycles before `start` is written, and from there to the streams; 0: offered before.
-    events
-        In the order in which they happen.
-    patience, longest
-        Cycles without any progress that count as a hang, and cycles that do with progress; of the
-        latter 0 stands for any number.
-    name
-        What errors call it.
+    The sources offer ``model`` and ``tokens``; ``table`` are the rows of the embedding, int8. The
+    row memory answers with ``row_words`` words, one a cycle after those of the rows asked for
+    before, the first ``row_latency`` cycles after the request, and says nothing for ``row_silence``
+    cycles. ``stream_bytes`` of the command stream come in a cycle (None: a word) from the first
+    word that is taken on, into a buffer of ``stream_ahead`` words in front of the accelerator.
+
+    The rests of all streams are drawn from ``seed``, of 64 bits; None: they never rest. With
+    ``trace`` every write of a named intermediate is recorded. ``idle`` cycles pass before `start`
+    is written, ``model_delay`` and ``tokens_delay`` from there to the streams (0: offered before);
+    ``events`` are in the order in which they happen. ``patience`` cycles without any progress count
+    as a hang, and ``longest`` with progress, of which 0 stands for any number. Errors call it
+    ``name``.
     """
 
     model: Packets

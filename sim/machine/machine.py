@@ -70,12 +70,8 @@ def _loaded(path: Path) -> ctypes.CDLL:
 
 
 class Machine:
-    """An accelerator with streams, after power-up.
+    """An accelerator with streams, after power-up; ``program`` is what `library` gives for it.
 
-    program
-        What `library` gives for the design.
-    config
-        What the design was made for.
     mutant
         Which one of a design that holds several; 0: the sound one.
     odd

@@ -18,46 +18,28 @@ from tb.trace import CAUSES, elements
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What one inference did.
+    """What one inference did, the ``inference`` that was played.
 
-    inference
-        What was played.
-    end
-        "done"; "rescued", "reset" or "skipped", where its run asks for that; else how it failed:
-        "not started", "hang" (nothing has moved for too long), "too long", "abort does not end".
-    model_rest, tokens_rest
-        Whether its words are those that the inference before has left.
-    left
-        Words of both that stay offered.
-    status, sequence
-        The registers after the end, the latter the sequence of the batch that has failed; -1 and 0
-        where the next run had begun before they were read.
-    took
-        Cycles from the answer of the write of `start` to the end.
-    model_from, model_taken, tokens_from, tokens_taken
-        Words of its packets that were taken before it and at its end.
-    rows_pending
-        Rows that were asked for and had not come by the end.
-    beyond
-        The first row that was asked for and is not in the table; -1: none.
-    stall, progress
-        Of a hang: why there was no operand in the end, and when something moved last.
-    first_token, last_logit
-        Cycles in which they passed, from the first cycle of `busy` on.
-    logits
-        int32, of one sequence after the other; empty after an error.
-    lasts
-        Places of those with `last`.
-    counters
-        cycles, active and the stalls of the register file; empty where they were not read.
-    simulated
-        Cycles, register accesses included.
-    numbers
-        Those of its operations, int64: a row each, as `operations` takes them apart.
-    writes
-        By port, where a trace was asked for.
-    wrong
-        What nobody may do, whatever is played.
+    The ``end`` is "done"; "rescued", "reset" or "skipped", where its run asks for that; else it
+    failed: "not started", "hang" (nothing has moved for too long), "too long", "abort does not
+    end". ``model_rest`` and ``tokens_rest`` say whether its words are those that the inference
+    before has left, ``left`` how many words of both stay offered. ``status`` and ``sequence`` are
+    the registers after the end, the latter the sequence of the batch that has failed; -1 and 0
+    where the next run had begun before they were read. It ``took`` cycles from the answer of the
+    write of `start` to the end.
+
+    ``model_from``, ``model_taken``, ``tokens_from`` and ``tokens_taken`` are the words of its
+    packets that were taken before it and at its end, ``rows_pending`` the rows that were asked for
+    and had not come by then; ``beyond`` is the first row that was asked for and is not in the
+    table, -1 for none. Of a hang ``stall`` says why there was no operand in the end, ``progress``
+    when something moved last. ``first_token`` and ``last_logit`` are the cycles in which they
+    passed, from the first cycle of `busy` on; ``simulated`` cycles include register accesses.
+
+    ``logits`` are int32, of one sequence after the other, empty after an error; ``lasts`` the
+    places of those with `last`. ``counters`` are cycles, active and the stalls of the register
+    file, empty where they were not read; ``numbers`` are int64, a row an operation, as `operations`
+    takes them apart; ``writes`` are by port, where a trace was asked for. ``wrong`` is what nobody
+    may do, whatever is played.
     """
 
     inference: Inference = field(repr=False)

@@ -136,15 +136,6 @@ def _synthesise(design: Design, folder: Path) -> dict[str, object]:
     }
 
 
-def _map(design: Design, folder: Path, netlist: Path) -> None:
-    """The netlist of the unit between its shift registers, as nextpnr gets it."""
-    (folder / "wrapped.v").write_text(wrapper(design))
-    read = f"read_verilog wrapped.v {design.name}.v"
-    run_yosys(read, "wrapped", "write_json wrapped.json", folder)
-    passes.improve_file(folder / "wrapped.json", "wrapped", placed=True)
-    (folder / "wrapped.json").rename(netlist)
-
-
 def _check_room(name: str, used: Mapping[str, int], part: str) -> None:
     """SynthesisError where the part has less than the unit takes: nextpnr would try for hours."""
     known = fits.PARTS[part].resources
@@ -194,7 +185,11 @@ def synthesise(
             _check_room(design.name, known["resources"], part)
         if route and not netlist.exists():
             stage(f"synthesis of {design.name} between two shift registers")
-            _map(design, folder, netlist)
+            (folder / "wrapped.v").write_text(wrapper(design))
+            read = f"read_verilog wrapped.v {design.name}.v"
+            run_yosys(read, "wrapped", "write_json wrapped.json", folder)
+            passes.improve_file(folder / "wrapped.json", "wrapped", placed=True)
+            (folder / "wrapped.json").rename(netlist)
     placed = {
         seed: place_and_route(netlist, seed=seed, part=part, **placing)
         for seed in (seeds if route else ())

@@ -44,14 +44,9 @@ _INPUTS, _OUTPUT = ("INPUTA", "INPUTB"), ("OUTPUT",)
 class Folded:
     """What a fold has moved.
 
-    block_ram_outputs, dsp_outputs, dsp_inputs
-        Ports of block RAMs and multipliers that have got a register.
-    flip_flops
-        That have gone inside, and left nothing outside.
-    copies
-        Flip-flops that were added, so that no multiplier shares an operand's register.
-    outside
-        How many ports kept their registers outside, by the reason; ports without any included.
+    Ports of block RAMs and multipliers that have got a register, ``flip_flops`` that have gone
+    inside and left nothing outside, ``copies`` that were added, so that no multiplier shares an
+    operand's register; ``outside``: how many ports kept theirs, or have none, by the reason.
     """
 
     block_ram_outputs: int

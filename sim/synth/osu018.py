@@ -164,10 +164,8 @@ def take_out_memories(modules: Mapping[str, Any], count: Mapping[str, int]) -> d
 
     Others are small and become flip-flops. Gives the bits of RAM, ROM and register files.
 
-    modules
-        Of Yosys' JSON, with `$mem_v2` cells; changed in place.
-    count
-        How often each module stands in the design.
+    `modules` of Yosys' JSON, with `$mem_v2` cells, are changed in place; `count` says how often
+    each stands in the design.
     """
     bits = {"RAM": 0, "ROM": 0, "register file": 0}
     for module, found in modules.items():
