@@ -105,13 +105,9 @@ def built(
 
     SimulatorError where the simulator is missing or refuses the design.
 
-    probes
-        Signals inside the design that the bench reads, as `part.part.signal`. Ports are always
-        visible; on Icarus everything is.
-    waves
-        Build so that a run can record every signal (slower).
-    variant
-        Keeps this build apart from the ordinary one: the name of a deliberate fault, say.
+    The bench can read all ports and `probes`, signals inside the design as `part.part.signal`; on
+    Icarus everything. With `waves` a run can record every signal, and is slower. `variant` keeps
+    this build apart from the ordinary one: the name of a deliberate fault, say.
     """
     check(simulator)
     folder = folder_of(design, simulator, waves=waves, variant=variant)
@@ -201,16 +197,9 @@ def build_harness(
     cached like every build; the file that is returned is never replaced by another. SimulatorError
     where Verilator is missing, or it or the compiler refuses the source.
 
-    source
-        The C++ file. It may include headers by paths from its own.
-    headers
-        Texts of further headers that it includes, by name.
-    variant
-        As in `built`.
-    flags
-        Further flags of Verilator.
-    optimisation
-        OPTIMISATION or FASTER.
+    The `source` may include headers by paths from its own, and `headers` by name, whose texts are
+    given. `flags` are further ones of Verilator; `optimisation` is OPTIMISATION or FASTER;
+    `variant` as in `built`.
     """
     check("verilator")
     make = [word for value in _make(design, optimisation) for word in ("-MAKEFLAGS", value)]

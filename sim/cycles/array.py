@@ -50,14 +50,9 @@ class Array:
     ) -> int:
         """Start a tile of `length` operands; returns the cycle of its last one.
 
-        conditions
-            (cause of the stall, first cycle in which it is over), in the issuer's order.
-        passed
-            Row tiles that the walker passes behind it, a cycle each.
-        drain
-            Cycles that its columns take to drain.
-        low
-            The first of two passes: it is not drained.
+        Its `conditions` are (cause of the stall, first cycle in which it is over), in the issuer's
+        order; the walker passes `passed` row tiles behind it, a cycle each; its columns take
+        `drain` cycles to drain, but those of the first of two passes (`low`) are not drained.
         """
         earlier, latest = self.started
         made = max(self.made, earlier + 1)  # one tile is offered and one waits behind it

@@ -229,16 +229,10 @@ def predict_dma(
 ) -> Prediction:
     """The cycles of one inference of the accelerator with DMA.
 
-    ids, types
-        The sequence; all its tokens were written before the start.
-    lengths
-        Tokens of each sequence of a batch; None: it is one.
-    bus, latency
-        The read master, and the memory: see above.
-    address
-        Where the image lies.
-
-    UserError where a parameter is out of range, or the program computes no logits.
+    All tokens, of `ids` and `types`, were written before the start; `lengths` are those of the
+    sequences of a batch. `bus` and `latency` are of the read master and of the memory, in which the
+    image lies at `address`. UserError where a parameter is out of range, or the program computes no
+    logits.
     """
     lengths = [len(ids)] if lengths is None else lengths
     checked(program, lengths, "latency", latency)

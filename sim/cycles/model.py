@@ -398,14 +398,10 @@ def predict(
 
     UserError where a parameter is out of range, or the program computes no logits.
 
-    tokens
-        Length of the sequence, 1 to `program.tokens`; or of each sequence of a batch.
-    stream_bytes
-        Bytes a cycle that the model stream carries; None: whole words, M bytes.
-    stream_ahead
-        Words of it that a buffer in front of the accelerator holds.
-    row_latency
-        Cycles from a request of an embedding row to its first word.
+    `tokens` is the length of the sequence, 1 to `program.tokens`, or of each sequence of a batch.
+    The model stream carries `stream_bytes` a cycle (None: whole words, M bytes) into a buffer of
+    `stream_ahead` words in front of the accelerator; an embedding row's first word comes
+    `row_latency` cycles after its request.
     """
     width = program.config.stream_width
     if stream_ahead < 1:

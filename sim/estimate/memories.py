@@ -89,7 +89,7 @@ class Memory:
 def memories(config: Config) -> tuple[Memory, ...]:
     """Every memory of the accelerator that `config` makes."""
     n, ways, lengths = config.lanes, config.ways, config.tokens.bit_length()
-    halves = 1 + config.precise  # of an activation
+    ends, halves = lengths + config.row_tiles.bit_length() + 1, 1 + config.precise  # of a value
     buffers = power_of_two(config.tokens) + config.tokens
     parameters = Memory("bias, m and s", 8, 2 * ways, 7 * n, at_once=True)
     bias = Memory("position bias", 16 * n, config.bias_heads * config.bias_head_words)
@@ -113,10 +113,5 @@ def memories(config: Config) -> tuple[Memory, ...]:
         Memory("parameters of LayerNorm", 51, config.hidden),
         Memory("logits", 32 * n, config.labels * config.gathered_tiles, lanes=n),
         Memory("lengths", lengths, config.row_tiles, 2, at_once=True),
-        Memory(
-            "lengths in row tiles, too",
-            lengths + config.row_tiles.bit_length() + 1,
-            config.row_tiles,
-            at_once=True,
-        ),
+        Memory("lengths in row tiles, too", ends, config.row_tiles, at_once=True),
     )

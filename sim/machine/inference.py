@@ -34,6 +34,7 @@ Client = IntFlag(
     "Client", {"NONE": 0, "KEEP": 1, "REST": 2, "RESCUE": 4, "HURRY": 8, "KNOCK": 16, "POLL": 32}
 )
 """How the client of an inference behaves; the meaning of each is in inference.h."""
+EVENT = ("after", "count", "cycle", "action", "address", "strobe", "data")
 STALL, TRACE = 64, 128  # flags beside those of the client
 
 
@@ -148,6 +149,11 @@ class Inference:
         """Of the tokens stream, uint32."""
         return np.frombuffer(self.tokens.data, "<u4")
 
+    @cached_property
+    def event_words(self) -> np.ndarray:
+        """The events as inference.h has them, uint32 [events, 7]."""
+        return np.array([[getattr(one, name) for name in EVENT] for one in self.events], np.uint32)
+
     @property
     def lengths(self) -> tuple[int, ...]:
         """Tokens of each sequence."""
@@ -209,13 +215,14 @@ class Loaded:
         )
 
 
+class Span(ctypes.Structure):
+    """So many elements at an address."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("count", ctypes.c_uint64)]
+
+
 class _Packets(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_char_p),
-        ("size", ctypes.c_uint64),
-        ("lasts", ctypes.c_void_p),
-        ("packets", ctypes.c_uint64),
-    ]
+    _fields_ = [("bytes", Span), ("lasts", Span)]
 
 
 SAME = (
@@ -223,7 +230,6 @@ SAME = (
     *("patience", "longest"),
 )
 NUMBERS = ("flags", "seed", "interval", "ahead", *SAME)
-EVENT = ("after", "count", "cycle", "action", "address", "strobe", "data")
 
 
 class Packed(ctypes.Structure):
@@ -231,13 +237,8 @@ class Packed(ctypes.Structure):
 
     _fields_ = [
         ("name", ctypes.c_char_p),
-        ("model", _Packets),
-        ("tokens", _Packets),
-        ("table", ctypes.c_void_p),
-        ("table_size", ctypes.c_uint64),
-        ("row_bytes", ctypes.c_uint64),
-        ("events", ctypes.c_char_p),
-        ("event_count", ctypes.c_uint64),
+        *(("model", _Packets), ("tokens", _Packets), ("table", Span)),
+        *(("row_bytes", ctypes.c_uint64), ("events", Span)),
         *((name, ctypes.c_uint64) for name in NUMBERS),
     ]
 
@@ -245,20 +246,20 @@ class Packed(ctypes.Structure):
 def packed(one: Inference) -> Packed:
     """What `machine_play` takes; it holds while the inference does."""
 
-    def packets(of: Packets) -> _Packets:
-        return _Packets(of.data, len(of.data), of.lasts.ctypes.data, len(of.lasts))
+    def span(of: np.ndarray, elements: int | None = None) -> Span:
+        return Span(of.ctypes.data, of.size if elements is None else elements)
 
-    events = [[getattr(event, name) for name in EVENT] for event in one.events]
+    def packets(of: Packets) -> _Packets:
+        return _Packets(span(np.frombuffer(of.data, np.uint8)), span(of.lasts))
+
     width = one.model.word_bytes()
     return Packed(
         name=one.name.encode(),
         model=packets(one.model),
         tokens=packets(one.tokens),
-        table=one.table.ctypes.data,
-        table_size=one.table.nbytes,
+        table=span(one.table),
         row_bytes=one.table.shape[1],
-        events=np.array(events, np.uint32).tobytes(),
-        event_count=len(events),
+        events=span(one.event_words, len(one.events)),
         flags=one.client | STALL * (one.seed is not None) | TRACE * one.trace,
         seed=one.seed or 0,
         interval=ceil_div(width, one.stream_bytes or width),

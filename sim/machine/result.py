@@ -11,7 +11,7 @@ import numpy as np
 
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from sim.machine.inference import Inference
+from sim.machine.inference import Inference, Span
 from tb.compare import Recorded
 from tb.trace import CAUSES, elements
 
@@ -106,11 +106,8 @@ class Result:
 
 class _Writes(ctypes.Structure):
     _fields_ = [
-        ("count", ctypes.c_uint64),
+        *((name, Span) for name in ("cycles", "addresses", "values")),
         ("bytes", ctypes.c_uint64),
-        ("cycles", ctypes.c_void_p),
-        ("addresses", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
     ]
 
 
@@ -125,22 +122,22 @@ class Record(ctypes.Structure):
         ("end", ctypes.c_char_p),
         ("wrong", ctypes.c_char_p),
         *((name, ctypes.c_int64) for name in NUMBERS),
-        *((f"{name}_count", ctypes.c_uint64) for name in (*LISTS, "writes")),
-        *((name, ctypes.c_void_p) for name in LISTS),
-        ("writes", ctypes.POINTER(_Writes)),
+        *((name, Span) for name in (*LISTS, "writes")),
     ]
 
 
-def _array(address: int, count: int, kind: Any) -> np.ndarray:
-    return np.frombuffer(ctypes.string_at(address, count * np.dtype(kind).itemsize), kind)
+def _array(span: Span, kind: Any, each: int = 1) -> np.ndarray:
+    size = span.count * each * np.dtype(kind).itemsize
+    return np.frombuffer(ctypes.string_at(span.data or 0, size), kind)
 
 
 def result_of(record: Record, inference: Inference, config: Config) -> Result:
     """A record as long as its pointers hold."""
     each = 5 + len(CAUSES)  # numbers of an operation
-    counts = {name: getattr(record, f"{name}_count") for name in LISTS}
-    counts["numbers"] *= each
-    lists = {name: _array(getattr(record, name), counts[name], LISTS[name]) for name in LISTS}
+    lists = {
+        name: _array(getattr(record, name), kind, each if name == "numbers" else 1)
+        for name, kind in LISTS.items()
+    }
     return Result(
         inference=inference,
         end=record.end.decode(),
@@ -149,21 +146,19 @@ def result_of(record: Record, inference: Inference, config: Config) -> Result:
         lasts=tuple(lists["lasts"].tolist()),
         counters=tuple(lists["counters"].tolist()),
         numbers=lists["numbers"].reshape(-1, each),
-        writes=dict(_writes(record, config)) if record.writes_count else {},
+        writes=dict(_writes(record.writes, config)) if record.writes.count else {},
         wrong=tuple(record.wrong.decode().splitlines()),
     )
 
 
-def _writes(record: Record, config: Config) -> Iterator[tuple[str, Recorded]]:
+def _writes(writes: Span, config: Config) -> Iterator[tuple[str, Recorded]]:
+    ports = ctypes.cast(writes.data, ctypes.POINTER(_Writes))
     for place, (name, (bits, signed)) in enumerate(elements(config.tokens).items()):
-        port = record.writes[place]
-        count, size = port.count, port.bytes
-        values = ctypes.string_at(port.values, count * size)
+        port = ports[place]
+        values, size = ctypes.string_at(port.values.data or 0, port.values.count), port.bytes
         words = [
             int.from_bytes(values[i : i + size], "little") for i in range(0, len(values), size or 1)
         ]
-        cycles, addresses = (
-            _array(at, count, np.uint32).tolist() for at in (port.cycles, port.addresses)
-        )
+        cycles, addresses = (_array(x, np.uint32).tolist() for x in (port.cycles, port.addresses))
         lanes = 1 if name == "logit" else config.lanes
         yield name, Recorded(bits, signed, lanes, cycles, addresses, words)

@@ -88,7 +88,7 @@ class RowMemory {
     int64_t beyond = -1;  // the first row that was asked for and is not in the table
     void ask(uint32_t row, uint64_t cycle) {
         if (!words_) return;
-        if (beyond < 0 && size_t(row) * table_.row_bytes >= table_.size) beyond = row;
+        if (beyond < 0 && size_t(row) * table_.row_bytes >= table_.bytes.count) beyond = row;
         asked_.push_back({row, words_, cycle + latency_});
     }
     bool offers(uint64_t cycle) {
@@ -101,8 +101,8 @@ class RowMemory {
     const uint8_t* word() {
         const size_t begin = size_t(asked_.front().row) * table_.row_bytes + at_ * word_bytes;
         const bool inside = (at_ + 1) * word_bytes <= table_.row_bytes
-                            && begin + word_bytes <= table_.size;
-        if (inside) return table_.bytes + begin;
+                            && begin + word_bytes <= table_.bytes.count;
+        if (inside) return table_.bytes.data + begin;
         Random noise(begin);
         for (auto& byte : word_) byte = uint8_t(noise.next());
         return word_.data();

@@ -68,10 +68,8 @@ class NativePorts:
 
     Each is a unit of its own, in the state after power-up; `cycles` has it seen so far.
 
-    program
-        What `library` gives for `design`.
-    inputs
-        Ports beyond those of the sheet, such as the selector of a mutant, and their values.
+    `program` is what `library` gives for `design`; `inputs` are values of ports beyond those of the
+    sheet, such as the selector of a mutant.
     """
 
     def __init__(self, program: Path, design: Design, **inputs: int) -> None:

@@ -163,10 +163,8 @@ def synthesise(
     design at once, each with seeds of its own. SynthesisError where a tool refused the design, or
     it does not fit the part.
 
-    seeds
-        Of the placer. Fmax moves by some 10 % from one to the next; the median counts.
-    part, placing
-        As `place_and_route` takes them; what is counted does not depend on them.
+    Fmax moves by some 10 % from one of the placer's `seeds` to the next; the median counts. `part`
+    and `placing` are as `place_and_route` takes them; what is counted does not depend on them.
     """
     folder = FOLDER / f"{design.name}-{design.configuration}"
     sources = (Path(__file__), Path(tools.__file__), *passes.SOURCES)
