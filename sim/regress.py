@@ -34,7 +34,7 @@ from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES, array
 from sim.machine.inference import STREAMS, Loaded
 from sim.machine.machine import accelerator
-from sim.options import add_memory_options, add_model_options, add_stream_ahead, quantized_of
+from sim.options import add_memory_options, add_model_options, quantized_of
 from sim.phases import CLOCK_MHZ, utilisation
 from sim.report import table
 from sim.share import SHARE, Batch, Setup, simulate
@@ -198,8 +198,7 @@ def parser() -> Parser:
     what = "texts whose intermediates are all compared (default: 20)"
     result.add_argument("--trace-sample", type=whole(0), default=20, metavar="N", help=what)
     images.add_data(result, DEFAULT_DATA, " (its test split)")
-    add_memory_options(result)
-    add_stream_ahead(result)
+    add_memory_options(result, ahead=True)
     what = (
         "let texts share an inference, side by side in a token memory of so many tokens (default: "
         "each alone)"

@@ -47,13 +47,9 @@ class Batch:
         return f"text {', '.join(map(str, self.texts))} ({tokens} tokens)"
 
 
-Seen = tuple[int, int, Verdict]
-"""Of an inference: cycles, those simulated, and what is wrong."""
-
-
-def simulate(setup: Setup, share: Sequence[Batch]) -> list[Seen]:
-    """What these inferences showed; errors as for `Machine`."""
-    found: list[Seen] = []
+def simulate(setup: Setup, share: Sequence[Batch]) -> list[tuple[int, int, Verdict]]:
+    """Cycles, those simulated, and what is wrong of each inference; errors as for `Machine`."""
+    found = []
     config = setup.loaded.program.config
     with Machine(accelerator(config), config) as machine:
         for place, batch in enumerate(share):

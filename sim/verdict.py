@@ -33,8 +33,7 @@ PREDICTIONS = 2_000
 class Verdict:
     """What is wrong, a line each; empty when every bit and cycle is right.
 
-    compared, mismatches
-        Values, and how many of them differ, by tensor.
+    By tensor how many values were ``compared``, and how many are ``mismatches``.
     """
 
     problems: tuple[str, ...]
@@ -70,7 +69,14 @@ def verdict(
         problems.append(f"ended with the error {result.error.name if known else result.code}")
     else:
         traces, wanted = _golden(inference, model, logits)
-        problems += _logits(result, wanted, comparison)
+        if result.logits.size != wanted.size:
+            problems.append(f"{result.logits.size} logits came, golden has {wanted.size}")
+        else:
+            comparison.compared["logits"] += wanted.size
+            if wrong := int((result.logits != wanted).sum()):
+                comparison.mismatches["logits"] += wrong
+                said, due = result.logits.tolist(), wanted.tolist()
+                problems.append(f"logits are {said}, golden says {due}")
         if result.writes:
             _compare(result, program, traces, comparison)
             problems += filter(None, [comparison.problem, comparison.message()])
@@ -121,16 +127,6 @@ def _golden(
             raise Different("golden and golden.fast differ: no comparison is valid")
         logits = found
     return traces, logits.reshape(-1)
-
-
-def _logits(result: Result, wanted: np.ndarray, comparison: Comparison) -> Iterator[str]:
-    if result.logits.size != wanted.size:
-        yield f"{result.logits.size} logits came, golden has {wanted.size}"
-        return
-    comparison.compared["logits"] += wanted.size
-    if wrong := int((result.logits != wanted).sum()):
-        comparison.mismatches["logits"] += wrong
-        yield f"logits are {result.logits.tolist()}, golden says {wanted.tolist()}"
 
 
 def _compare(

@@ -33,7 +33,6 @@ from sim.machine.inference import Loaded
 from sim.options import (
     add_memory_options,
     add_model_options,
-    add_stream_ahead,
     lane_number,
     listed,
     quantized_of,
@@ -103,8 +102,7 @@ def _parser() -> Parser:
     many = listed(positive)
     what = f"default: {TOKENS}, or an image's"
     result.add_argument("--tokens", type=many, metavar="L", help=what)
-    add_memory_options(result, stream_bytes=many)
-    add_stream_ahead(result)
+    add_memory_options(result, stream_bytes=many, ahead=True)
     what = (
         "also simulate the Verilog on random tokens: every logit and every write must be golden's, "
         "every counter as predicted"

@@ -30,17 +30,12 @@ ROWS, MODEL = 0, 1
 
 @dataclass
 class Client:
-    """A client of the read master, with its buffer: `Bursts` and `Words` of rtl/dma.
-
-    bursts
-        Beats of each burst still to be asked for, as words that each beat completes.
-    offer
-        From this cycle on the next burst is offered.
-    """
+    """A client of the read master, with its buffer: `Bursts` and `Words` of rtl/dma."""
 
     free: int  # beats of the buffer
+    # Beats of each burst still to be asked for, as words that each beat completes.
     bursts: deque[list[int]] = field(default_factory=deque)
-    offer: int = 0
+    offer: int = 0  # from this cycle on the next burst is offered
     words: deque[int] = field(default_factory=deque)  # of each beat in the memory of the buffer
     held: int = -1  # words left in the beat at its output; -1: none is there
     offered: bool = False  # a word, by the output register
@@ -87,12 +82,9 @@ class Client:
 
 
 class Fetch:
-    """Read master, memory and buffers; `now` is the next cycle.
+    """Read master, memory of that `latency` and buffers; `now` is the next cycle.
 
-    latency
-        Of the memory.
-    model
-        Address and words of the stream.
+    model: address and words of the stream.
     """
 
     def __init__(self, bus: Bus, config: Config, latency: int, model: tuple[int, int]) -> None:
@@ -163,11 +155,7 @@ class StreamWords(Words):
 
 
 class MemoryRows(Rows):
-    """The embedding rows from memory.
-
-    rows
-        Numbers of the rows in the order in which they are asked for.
-    """
+    """The embedding rows from memory; `rows` are their numbers as they are asked for."""
 
     def __init__(
         self, fetch: Fetch, base: int, row_bytes: int, rows: Iterator[int], steps: int

@@ -88,12 +88,9 @@ class Half:
 
 @dataclass
 class Norm:
-    """A NORM in the normalizer, from which `row` of X8 may be read.
+    """A NORM in the normalizer, from which `row` of X8 may be read; `start` is its pulse's cycle.
 
-    start
-        Cycle of LayerNorm's start pulse.
-    written
-        By row tile; empty until the sum that it normalises is scheduled.
+    ``written`` is by row tile, empty until the sum that it normalises is scheduled.
     """
 
     start: int
@@ -115,11 +112,7 @@ class Norm:
 
 
 class Inference:
-    """One inference of `program` on a batch, step by step; `predict()` it once.
-
-    lengths
-        Tokens of each sequence.
-    """
+    """One inference of `program` on sequences of these lengths, by steps; `predict()` it once."""
 
     def __init__(self, program: Program, lengths: Sequence[int], words: Words, rows: Rows) -> None:
         self.program, self.lengths, self.words, self.rows = program, lengths, words, rows

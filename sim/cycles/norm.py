@@ -48,8 +48,8 @@ def normalise(
 ) -> list[int]:
     """In which cycle each row tile is written, seen from the cycle after its last word.
 
-    The start pulse comes in cycle `start`, row tiles may be read from the cycles `available` on, and
-    the read port is not LayerNorm's when it is `taken`. The policy is that of
+    The start pulse comes in cycle `start`, row tiles may be read from the cycles `available` on,
+    and the read port is not LayerNorm's when it is `taken`. The policy is that of
     `rtl.datapath.layernorm`: when the port gets free, pass 2 of the oldest tile if its constants
     are ready, else pass 1 of the next tile if it is available and fewer than two tiles are between
     the beginnings of their passes.

@@ -123,12 +123,16 @@ def _run(options: argparse.Namespace) -> None:
     if beyond:
         print(f"LUT4 and FF are extrapolated: {', '.join(beyond)}.")
     print(TIMES.format(clock=options.clock, **found))
-    used = [[f"{value:.0%}" for value in shares(part, config).values()] for part in parts]
-    fits = [
-        [part.name, part.family, *cells, one["verdict"]]
-        for part, cells, one in zip(parts, used, verdicts)
+    rows = [
+        [
+            part.name,
+            part.family,
+            *(f"{x:.0%}" for x in shares(part, config).values()),
+            fit["verdict"],
+        ]
+        for part, fit in zip(parts, verdicts)
     ]
-    print(table(["part", "family", "LUT", "FF", "DSP", "block RAM", "does it fit"], fits))
+    print(table(["part", "family", "LUT", "FF", "DSP", "block RAM", "does it fit"], rows))
     if any("ECP5" not in part.family for part in parts):
         print(
             "Other families were not fitted, and their error is not known: Xilinx as the ECP5, "

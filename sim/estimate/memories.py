@@ -24,10 +24,8 @@ CELLS, CELLS_OF_A_BIT = 21, 25
 class Memory:
     """`count` memories of `depth` words of `width` bits.
 
-    lanes
-        Parts of a word that are written apart: a block RAM enables 9 bits or 18, or all.
-    at_once
-        A word is there in the cycle of its address: distributed memory, whatever its size.
+    `lanes` parts of a word are written apart: a block RAM enables 9 bits or 18, or all. Where a
+    word is there `at_once`, in the cycle of its address, it is distributed, whatever its size.
     """
 
     name: str

@@ -1,15 +1,7 @@
 // The accelerator with its streams: sources that keep a word until it is taken, a memory of embedding
 // rows, sinks, and a watch over every word that is offered to a sink.
 //
-// Without stalls everything is exact, so that a cycle model can mirror it:
-//   command stream  from the first word that is taken on, a word comes every `interval` cycles into
-//                   a buffer of `ahead` words, none while that is full; with `ahead` 1, word k+1 is
-//                   offered `interval` cycles after word k was taken;
-//   tokens          a word a cycle;
-//   rows            the row asked for in cycle t is there from cycle t + latency on, its words one a
-//                   cycle after those of the rows asked for before it;
-//   request, logits always ready.
-// With stalls every word of a source may come any number of cycles later, and a sink is not ready
+// Without stalls everything is exact, as sim/cycles/sources.py says. With stalls every word of a source may come any number of cycles later, and a sink is not ready
 // in some cycles. A word that was offered stays until it is taken, as AXI demands.
 
 #pragma once
