@@ -51,10 +51,13 @@ def lane_number(text: str) -> int:
     return value
 
 
-def add_memory_options(parser: argparse.ArgumentParser, stream_bytes: Any = positive) -> None:
+def add_memory_options(
+    parser: argparse.ArgumentParser, stream_bytes: Any = positive, *, ahead: bool = False
+) -> None:
     """Add what the memories around the accelerator give, and what it is asked to compute.
 
-    stream_bytes: the type of `--stream-bytes`.
+    stream_bytes: the type of `--stream-bytes`; ahead: how much of the stream is read before it is
+    asked for can be chosen.
     """
     what = "bytes of the command stream a cycle (default: the columns of the array)"
     parser.add_argument("--stream-bytes", type=stream_bytes, metavar="N", help=what)
@@ -65,14 +68,11 @@ def add_memory_options(parser: argparse.ArgumentParser, stream_bytes: Any = posi
         "logits, later"
     )
     parser.add_argument("--whole-last-layer", action="store_true", help=what)
-
-
-def add_stream_ahead(parser: argparse.ArgumentParser) -> None:
-    """Add how much of the command stream is read before it is asked for."""
     what = (
         "words of the command stream that a buffer in front of the accelerator holds (default: 1)"
     )
-    parser.add_argument("--stream-ahead", type=positive, default=1, metavar="WORDS", help=what)
+    if ahead:
+        parser.add_argument("--stream-ahead", type=positive, default=1, metavar="WORDS", help=what)
 
 
 def quantized_of(options: argparse.Namespace) -> Path:

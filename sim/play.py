@@ -19,6 +19,7 @@ from cli.progress import stage
 
 import numpy as np
 
+from golden.model import Model
 from rtl.compile.program import Program, compile_model
 from rtl.interface.config import Config, ceil_div
 from sim.bench import PassedTest, run_bench
@@ -27,7 +28,7 @@ from sim.reference import Reference
 from sim.vectors import sequence_of
 from tb import activity, vectors
 from tb.activity import Record
-from tb.case import Case, Inference, accelerator_inference, write_case
+from tb.case import Case, accelerator_inference, write_case
 
 WHOLE, ATTENTION = "accelerator", "attention"
 RUNS = BUILDS / "runs"
@@ -53,14 +54,9 @@ class Surroundings:
 class Verified:
     """One inference that was played and found equal to golden.
 
-    facts
-        The bench's report of it: cycles, active, stalls, operations, compared, mismatches, result.
-    seconds
-        Wall clock, the build included.
-    result
-        The logits, int64; of the whole model in golden's shape.
-    activity
-        What the units of the accelerator did in each cycle.
+    ``facts`` is the bench's report of it: cycles, active, stalls, operations, compared, mismatches,
+    result. ``seconds`` are wall clock, the build included; ``result`` is the logits, int64, of the
+    whole model in golden's shape; ``activity`` what the units did in each cycle.
     """
 
     program: Program
@@ -75,29 +71,33 @@ def own_folder() -> Iterator[Path]:
     """A folder of this run alone; it stays where the run found a difference, to be looked at."""
     RUNS.mkdir(parents=True, exist_ok=True)
     folder = Path(mkdtemp(prefix=f"{time.strftime('%Y%m%d-%H%M%S')}-", dir=RUNS))
-    keep = False
     try:
         yield folder
     except Different:
-        keep = True
         stage(f"the case and the bench's report stay in {folder}")
         raise
-    finally:
-        if not keep:
-            shutil.rmtree(folder)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    shutil.rmtree(folder)
 
 
-def _play(program: Program, inference: Inference, around: Surroundings) -> Verified:
-    """Play one inference on the accelerator.
+def _play(
+    reference: Reference, around: Surroundings, model: Model, name: str, *, whole: bool
+) -> Verified:
+    """Play a model on the text on the accelerator; `whole`: the last layer computes all tokens.
 
     Different where a bit differs, the inference failed, nothing was compared, or the report is not
     of this case.
     """
+    tokens = reference.tokens
+    program = compile_model(model, around.config, whole_last_layer=whole)
+    inference = accelerator_inference(program, model, tokens.ids, tokens.types, name=name)
     width = program.config.stream_width
     interval = ceil_div(width, min(around.options.stream_bytes or width, width))
     case = Case(inferences=(inference,), interval=interval, row_latency=around.options.row_latency)
     path, report, record = (
-        around.folder / f"{inference.name}.{end}" for end in ("npz", "json", "activity.npz")
+        around.folder / f"{name}.{end}" for end in ("npz", "json", "activity.npz")
     )
     write_case(path, case)
     begin = time.perf_counter()
@@ -132,12 +132,9 @@ def _activity(path: Path, case: str, facts: dict[str, Any]) -> Record:
 
 def play_accelerator(reference: Reference, around: Surroundings) -> Verified:
     """The whole model on the text; Different also where its logits are not those of `reference`."""
-    model, tokens = reference.quantized.model, reference.tokens
-    whole = around.options.whole_last_layer
-    program = compile_model(model, around.config, whole_last_layer=whole)
-    inference = accelerator_inference(program, model, tokens.ids, tokens.types, name="text")
-    played, golden = _play(program, inference, around), reference.golden["logits"]
-    found = played.result.reshape(-1)
+    model, whole = reference.quantized.model, around.options.whole_last_layer
+    played = _play(reference, around, model, "text", whole=whole)
+    golden, found = reference.golden["logits"], played.result.reshape(-1)
     if not np.array_equal(found, golden.reshape(-1)):
         said = f"RTL gave {_few(found)}, the golden model says {_few(golden)}"
         raise Different(f"the logits: {said}")
@@ -146,11 +143,9 @@ def play_accelerator(reference: Reference, around: Surroundings) -> Verified:
 
 def play_attention(reference: Reference, around: Surroundings) -> Verified:
     """The model cut after its first layer, all of whose row tiles are computed."""
-    model, tokens = reference.quantized.model, reference.tokens
+    model = reference.quantized.model
     first = replace(model, layers=model.layers[:1], shape=replace(model.shape, layers=1))
-    program = compile_model(first, around.config, whole_last_layer=True)
-    inference = accelerator_inference(program, first, tokens.ids, tokens.types, name="layer.0")
-    return _play(program, inference, around)
+    return _play(reference, around, first, "layer.0", whole=True)
 
 
 def play_vectors(reference: Reference, around: Surroundings) -> dict[str, Any]:

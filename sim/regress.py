@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cli import options as common
@@ -33,16 +32,30 @@ from rtl.compile.batches import pack
 from rtl.compile.fit import fitting_model
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES, array
-from sim.machine.inference import Loaded
+from sim.machine.inference import STREAMS, Loaded
 from sim.machine.machine import accelerator
-from sim.options import add_memory_options, add_model_options, add_stream_ahead, quantized_of
+from sim.options import add_memory_options, add_model_options, quantized_of
 from sim.phases import CLOCK_MHZ, utilisation
 from sim.report import table
 from sim.share import SHARE, Batch, Setup, simulate
 
 SPLIT = "test"
-MEMORY = "stream_bytes", "stream_ahead", "row_latency"
-"""Options that are attributes of an `Inference`."""
+ROWS = (
+    ("{inputs} compared", "{texts:,}"),
+    ("with every intermediate", "{traced:,}"),
+    ("inferences", "{inferences:,}"),
+    ("tokens", "{tokens:,}"),
+    ("values compared", "{values:,}"),
+    ("mismatches", "{mismatches:,}"),
+    ("inferences with a problem", "{failed:,}"),
+    ("cycles, mean", "{mean:,.0f}"),
+    ("cycles, total", "{cycles:,}"),
+    ("a second at {mhz} MHz", "{rate:,.0f}"),
+    ("utilisation, tokens", "{utilisation[0]:.1%}"),
+    ("utilisation, row tiles", "{utilisation[1]:.1%}"),
+    ("seconds", "{seconds:.1f}"),
+    ("simulated cycles a second", "{speed:,.0f}"),
+)
 DESCRIPTION = """\
 Run many texts through the simulated accelerator and compare every one with golden.
 
@@ -59,34 +72,10 @@ examples:
 """
 
 
-@dataclass(frozen=True)
-class Regression:
-    """The findings.
-
-    ``values`` are compared: logits of all texts, intermediates of the ``traced`` ones; ``problems``
-    has a line for each inference that failed. ``cycles`` are of all inferences, ``simulated`` with
-    register accesses; ``seconds`` are without the build.
-    """
-
-    task: str
-    texts: int
-    traced: int
-    inferences: int
-    lanes: int
-    columns: int
-    max_tokens: int
-    tokens: int
-    values: int
-    mismatches: int
-    problems: list[str]
-    cycles: int
-    utilisation: tuple[float, float]
-    simulated: int
-    seconds: float
-
-    @property
-    def passed(self) -> bool:
-        return self.texts > 0 and self.values > 0 and not self.mismatches and not self.problems
+def passed(figures: Mapping[str, Any]) -> bool:
+    """Whether there was something to compare, and all was equal."""
+    compared = figures["texts"] > 0 and figures["values"] > 0
+    return compared and not figures["mismatches"] and not figures["problems"]
 
 
 def sample(texts: int, size: int) -> set[int]:
@@ -105,8 +94,13 @@ def read(options: argparse.Namespace) -> list[Text]:
 
 def regress(
     quantized: QuantizedModel, texts: Sequence[Text], options: argparse.Namespace
-) -> Regression:
-    """Run the texts and compare them; errors as of the parts it uses."""
+) -> dict[str, Any]:
+    """Run the texts and compare them; errors as of the parts it uses.
+
+    ``values`` are compared: logits of all texts, intermediates of the ``traced`` ones; ``problems``
+    has a line for each inference that failed. ``cycles`` are of all inferences, ``simulated`` with
+    register accesses; ``seconds`` are without the build.
+    """
     spec = quantized.spec
     quantized, sequences = quantized.placed(
         [quantized.tokens(text.content, text.pair, max_tokens=options.tokens) for text in texts]
@@ -122,7 +116,7 @@ def regress(
     setup = Setup(
         model=model,
         loaded=Loaded(program, embedding_table(model, config.lanes)),
-        memory={name: getattr(options, name) for name in MEMORY},
+        memory={name: getattr(options, name) for name in STREAMS},
         stalls=options.stalls,
     )
     alone = [[place] for place in range(len(sequences))]
@@ -153,53 +147,42 @@ def regress(
             values += found.compared.total()
             mismatches += found.mismatches.total()
             problems += [f"{batch.name}: {text}" for text in found.problems[:1]]
-    return Regression(
-        task=spec.task,
-        texts=len(sequences),
-        traced=len(traced),
-        inferences=len(batches),
-        lanes=config.lanes,
-        columns=config.tile_columns,
-        max_tokens=options.tokens,
-        tokens=sum(lengths),
-        values=values,
-        mismatches=mismatches,
-        problems=problems,
-        cycles=cycles,
-        utilisation=utilisation(program, lengths, cycles),
-        simulated=simulated,
-        seconds=time.perf_counter() - began,
-    )
-
-
-def report(figures: Regression, inputs: str = TEXTS) -> str:
-    """The figures as tables, and the problems, the first ten of them; of which inputs."""
-    a_second = 1e6 * CLOCK_MHZ * figures.texts / figures.cycles
-    rows = {
-        f"{inputs} compared": f"{figures.texts:,}",
-        "with every intermediate": f"{figures.traced:,}",
-        "inferences": f"{figures.inferences:,}",
-        "tokens": f"{figures.tokens:,}",
-        "values compared": f"{figures.values:,}",
-        "mismatches": f"{figures.mismatches:,}",
-        "inferences with a problem": f"{len(figures.problems):,}",
-        "cycles, mean": f"{figures.cycles / figures.texts:,.0f}",
-        "cycles, total": f"{figures.cycles:,}",
-        f"a second at {CLOCK_MHZ} MHz": f"{a_second:,.0f}",
-        "utilisation, tokens": f"{figures.utilisation[0]:.1%}",
-        "utilisation, row tiles": f"{figures.utilisation[1]:.1%}",
-        "seconds": f"{figures.seconds:.1f}",
-        "simulated cycles a second": f"{figures.simulated / figures.seconds:,.0f}",
+    return {
+        "task": spec.task,
+        "texts": len(sequences),
+        "traced": len(traced),
+        "inferences": len(batches),
+        "lanes": config.lanes,
+        "columns": config.tile_columns,
+        "max_tokens": options.tokens,
+        "tokens": sum(lengths),
+        "values": values,
+        "mismatches": mismatches,
+        "problems": problems,
+        "cycles": cycles,
+        "utilisation": utilisation(program, lengths, cycles),
+        "simulated": simulated,
+        "seconds": time.perf_counter() - began,
     }
-    shape, more = array(figures.lanes, figures.columns), len(figures.problems) - 10
-    lines = [
-        f"{figures.texts:,} {inputs} of up to {figures.max_tokens:,} tokens on {shape}\n",
-        table(["", "value"], list(rows.items())) + "\n",
-        *figures.problems[:10],
-        *([f"... and {more} more"] if more > 0 else []),
-        "passed: equal bit for bit" if figures.passed else "FAILED",
-    ]
-    return "\n".join(lines)
+
+
+def report(figures: Mapping[str, Any], inputs: str = TEXTS) -> str:
+    """The figures as tables, and the problems, the first ten of them; of which inputs."""
+    problems, shape = figures["problems"], array(figures["lanes"], figures["columns"])
+    further = {
+        "inputs": inputs,
+        "mhz": CLOCK_MHZ,
+        "failed": len(problems),
+        "mean": figures["cycles"] / figures["texts"],
+        "rate": 1e6 * CLOCK_MHZ * figures["texts"] / figures["cycles"],
+        "speed": figures["simulated"] / figures["seconds"],
+    }
+    rows = [[cell.format(**figures, **further) for cell in row] for row in ROWS]
+    more = [f"... and {len(problems) - 10} more"] if len(problems) > 10 else []
+    most = f"{figures['texts']:,} {inputs} of up to {figures['max_tokens']:,} tokens"
+    verdict = "passed: equal bit for bit" if passed(figures) else "FAILED"
+    parts = f"{most} on {shape}\n", table(["", "value"], rows) + "\n", *problems[:10], *more
+    return "\n".join([*parts, verdict])
 
 
 def parser() -> Parser:
@@ -215,8 +198,7 @@ def parser() -> Parser:
     what = "texts whose intermediates are all compared (default: 20)"
     result.add_argument("--trace-sample", type=whole(0), default=20, metavar="N", help=what)
     images.add_data(result, DEFAULT_DATA, " (its test split)")
-    add_memory_options(result)
-    add_stream_ahead(result)
+    add_memory_options(result, ahead=True)
     what = (
         "let texts share an inference, side by side in a token memory of so many tokens (default: "
         "each alone)"
@@ -240,10 +222,10 @@ def _run(options: argparse.Namespace) -> int:
     figures = regress(quantized, texts, options)
     print(report(figures, quantized.spec.inputs))
     if options.json:
-        facts = asdict(figures) | {"passed": figures.passed}
+        facts = figures | {"passed": passed(figures)}
         del facts["seconds"]  # depends on the machine: the same texts give the same file
         write_json(options.json, facts)
-    if not figures.passed:
+    if not passed(figures):
         return Exit.DIFFERENT
     then("rtl.generate", "accelerator", "--lanes", options.lanes, "--fit", directory)
     return Exit.OK

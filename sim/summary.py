@@ -110,7 +110,8 @@ def phase_table(rows: Sequence[Phase], facts: dict[str, Any], text: Reference) -
     compared, mismatches = facts["compared"], facts["mismatches"]
     lines: list[list[object]] = []
     for row in rows:
-        apart = [d for tensor in row.tensors if (d := text.distance(tensor))]
+        found = [pair for tensor in row.tensors if (pair := text.twins(tensor))]
+        apart = np.abs(found[-1][0] - found[-1][1]) if found else None
         lines.append(
             [
                 row.name,
@@ -119,7 +120,8 @@ def phase_table(rows: Sequence[Phase], facts: dict[str, Any], text: Reference) -
                 f"{row.ideal / row.cycles:.1%}" if row.cycles and row.ideal is not None else None,
                 sum(compared.get(tensor, 0) for tensor in row.tensors),
                 sum(mismatches.get(tensor, 0) for tensor in row.tensors),
-                *((f"{apart[-1][0]:.2f}", f"{apart[-1][1]:.3f}") if apart else (None, None)),
+                None if apart is None else f"{apart.max():.2f}",
+                None if apart is None else f"{apart.mean():.3f}",
             ]
         )
     total, wrong = sum(compared.values()), sum(mismatches.values())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import product
 from typing import Any
 
@@ -34,7 +33,6 @@ from sim.machine.inference import Loaded
 from sim.options import (
     add_memory_options,
     add_model_options,
-    add_stream_ahead,
     lane_number,
     listed,
     quantized_of,
@@ -104,8 +102,7 @@ def _parser() -> Parser:
     many = listed(positive)
     what = f"default: {TOKENS}, or an image's"
     result.add_argument("--tokens", type=many, metavar="L", help=what)
-    add_memory_options(result, stream_bytes=many)
-    add_stream_ahead(result)
+    add_memory_options(result, stream_bytes=many, ahead=True)
     what = (
         "also simulate the Verilog on random tokens: every logit and every write must be golden's, "
         "every counter as predicted"
@@ -163,7 +160,7 @@ def _batches(options: argparse.Namespace) -> None:
     print(batches.report(found))
     if options.json:
         inputs = {"model": str(directory), "data": data, "clock_mhz": CLOCK_MHZ}
-        write_json(options.json, [inputs | asdict(each) for each in found])
+        write_json(options.json, [inputs | each for each in found])
 
 
 def _lengths(options: argparse.Namespace, fixed: int = 0) -> list[int]:
@@ -238,7 +235,7 @@ def _run(options: argparse.Namespace) -> int:
         print("", *sweep.said(cases), sep="\n")
     if options.json:
         write_json(options.json, written[0] if len(written) == 1 else written)
-    wrong = any(case.played and case.played.problem for case in cases)
+    wrong = any(case.played and case.played["problem"] for case in cases)
     return Exit.DIFFERENT if wrong else Exit.OK
 
 

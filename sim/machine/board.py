@@ -40,14 +40,8 @@ def design_of(config: Config, bus: Bus) -> Design:
 class MemoryBoard(Machine):
     """An accelerator with DMA on a memory that holds images.
 
-    Time passes with each access of the registers, and where a method says so.
-
-    Parameters
-    ----------
-    program
-        What `library` gives for the design and its bus.
-    bus
-        What it was made for.
+    Time passes with each access of the registers, and where a method says so. ``program`` is what
+    `library` gives for the design and its bus.
     """
 
     def __init__(self, program: Path, bus: Bus) -> None:
@@ -119,13 +113,7 @@ class MemoryBoard(Machine):
         self.write("control", START)
 
     def ended(self) -> tuple[int, list[int]]:
-        """The error code and the logits of the inference under way, after its interrupt.
-
-        Raises
-        ------
-        TimeoutError
-            It never comes.
-        """
+        """Error code and logits of the inference under way; TimeoutError without an interrupt."""
         if not self.until_interrupt(MOST):
             raise TimeoutError(f"no interrupt in {MOST} cycles")
         return self.error, self.logits()

@@ -23,9 +23,9 @@ def histograms(text: Reference) -> list[dict[str, Any]]:
     Distances stand beside their share of the standard deviation of the float model's values.
     """
     return [
-        _histogram(tensor, apart, text.spread(tensor))
+        _histogram(tensor, found[0] - found[1], float(found[1].std()))
         for tensor in text.golden
-        if (apart := text.apart(tensor)) is not None
+        if (found := text.twins(tensor)) is not None
     ]
 
 

@@ -17,12 +17,12 @@ from rtl.interface.config import Config, array
 from rtl.interface.options import add_config_options, config_of
 from sim.design import Design, generated
 from sim.estimate import fits
+from sim.estimate.performance import example, performance
 from sim.report import table
 from sim.synth import osu018, xilinx7
 from sim.synth.ecp5 import ROWS, Cost, synthesise
-from sim.synth.osu018 import SLOW, TARGET, Silicon
+from sim.synth.osu018 import SLOW, TARGET
 from sim.synth.place import PART, PARTS, PLACERS, ROUTERS, Timing
-from sim.synth.throughput import LAYERS, Throughput, throughput
 
 ECP5 = "ecp5"
 TARGETS = (ECP5, xilinx7.TARGET, TARGET)
@@ -55,21 +55,23 @@ examples:
   python -m sim.synth accelerator --target xilinx7 --lanes 4 --tokens 128 --hidden 128 --ffn 512
   python -m sim.synth matmul --target osu018 --lanes 4
 """
-#: Options that not all targets have: which have them, and the default there.
-LIMITED: dict[str, tuple[tuple[str, ...], object]] = {
-    "freq": ((ECP5, TARGET), 100.0),
-    "parts": ((ECP5,), False),
-    "no_route": ((ECP5,), False),
-    "part": ((ECP5,), PART),
-    "seed": ((ECP5,), 1),
-    "placements": ((ECP5,), 1),
-    "placer": ((ECP5,), PLACERS[0]),
-    "router": ((ECP5,), ROUTERS[0]),
-    "patience": ((ECP5,), 60),
+#: Options of the ECP5 alone, and their defaults; the standard cells have the first one, too.
+LIMITED: dict[str, object] = {
+    "freq": 100.0,
+    "parts": False,
+    "no_route": False,
+    "part": PART,
+    "seed": 1,
+    "placements": 1,
+    "placer": PLACERS[0],
+    "router": ROUTERS[0],
+    "patience": 60,
 }
 PLACING = ("part", "freq", "placer", "router")
 FREQ = (1.0, 1000.0)
 """Least and most MHz of --freq."""
+LAYERS = 2
+"""Of the encoder whose throughput is told."""
 
 
 def describe(cost: Cost, part: fits.Part, parts: bool = False) -> str:
@@ -93,11 +95,11 @@ def describe(cost: Cost, part: fits.Part, parts: bool = False) -> str:
     if parts:
         body = [[name, *used.values()] for name, used in cost.parts.items()]
         lines += ["", table(["part", *ROWS], body)]
-    by_seed = [
-        [t.seed, *(f"{x:.{n}f}" for x, n in ((t.fmax_mhz, 1), (t.logic_ns, 2), (t.routing_ns, 2))),
-         " -> ".join(t.path)]
-        for t in cost.timings
-    ] + [[seed, "not ended", "", "", ""] for seed in cost.unended]  # fmt: skip
+    by_seed: list[list[object]] = []
+    for t in cost.timings:
+        times = f"{t.fmax_mhz:.1f}", f"{t.logic_ns:.2f}", f"{t.routing_ns:.2f}"
+        by_seed.append([t.seed, *times, " -> ".join(t.path)])
+    by_seed += [[seed, "not ended", "", "", ""] for seed in cost.unended]
     if by_seed:
         head = ["seed", "Fmax (MHz)", "logic (ns)", "routing (ns)", "worst path"]
         fmax = f"median {_mhz(cost.median)}, worst {_mhz(cost.worst)}"
@@ -111,16 +113,28 @@ def _mhz(timing: Timing | None) -> str:
     return "not ended" if timing is None else f"{timing.fmax_mhz:.1f} MHz"
 
 
-def describe_throughput(speed: Throughput) -> str:
+def throughput(config: Config, clock_mhz: float, dsps: int) -> dict[str, Any]:
+    """One inference after the other of an encoder of LAYERS layers as large as the limits.
+
+    `clock_mhz` is the median of the placements. An operation is half a MAC, without padding.
+    """
+    told = performance(config, example(config, LAYERS), clock_mhz)
+    gops = 2 * told["utilisation"] * config.macs * clock_mhz / 1e3
+    same = ("tokens", "cycles", "milliseconds", "a_second")
+    found = {"clock_mhz": clock_mhz} | {name: told[name] for name in same}
+    return found | {"gops": gops, "gops_a_dsp": gops / dsps}
+
+
+def describe_throughput(speed: dict[str, Any]) -> str:
     return (
-        f"At the median: {speed.milliseconds:.2f} ms a text of {speed.tokens:,} tokens "
-        f"({speed.cycles:,} cycles, {LAYERS} layers as large as the limits), "
-        f"{speed.a_second:,.1f} texts a second; {speed.gops:.2f} GOPS, "
-        f"{speed.gops_a_dsp:.3f} a DSP (two operations a MAC, padding left out)"
-    )
+        "At the median: {milliseconds:.2f} ms a text of {tokens:,} tokens ({cycles:,} cycles, "
+        f"{LAYERS} layers as large as the limits), "
+        "{a_second:,.1f} texts a second; {gops:.2f} GOPS, {gops_a_dsp:.3f} a DSP (two operations a "
+        "MAC, padding left out)"
+    ).format(**speed)
 
 
-def figures(cost: Cost, speed: Throughput | None) -> dict[str, object]:
+def figures(cost: Cost, speed: dict[str, Any] | None) -> dict[str, object]:
     """All that is printed, for programs."""
     fmax = {
         "median": cost.median and cost.median.fmax_mhz,
@@ -129,21 +143,21 @@ def figures(cost: Cost, speed: Throughput | None) -> dict[str, object]:
     }
     return dataclasses.asdict(cost) | {
         "fmax_mhz": fmax if cost.timings or cost.unended else None,
-        "throughput": speed and dataclasses.asdict(speed),
+        "throughput": speed,
     }
 
 
-def describe_silicon(found: Silicon) -> str:
+def describe_silicon(found: dict[str, Any]) -> str:
     """Area, memories and clock."""
-    bits = ", ".join(f"{number:,} bits of {kind}" for kind, number in found.memory_bits.items())
-    lines = [
-        f"cells: {found.kge:.1f} kGE, {found.mm2:.3f} mm2",
-        f"memories: {bits}; of these register files alone are among the cells",
-    ]
-    if found.typical_mhz is not None:
-        slow = f"{found.slow_mhz:.1f} MHz in the slow corner"
-        lines.append(f"clock: {found.typical_mhz:.1f} MHz typical, {slow}")
-    return "\n".join(lines)
+    bits = ", ".join(f"{number:,} bits of {kind}" for kind, number in found["memory_bits"].items())
+    told = (
+        f"cells: {found['kge']:.1f} kGE, {found['mm2']:.3f} mm2\n"
+        f"memories: {bits}; of these register files alone are among the cells"
+    )
+    if found["typical_mhz"] is None:
+        return told
+    typical, slow = found["typical_mhz"], found["slow_mhz"]
+    return f"{told}\nclock: {typical:.1f} MHz typical, {slow:.1f} MHz in the slow corner"
 
 
 def _parser() -> Parser:
@@ -173,7 +187,8 @@ def _parser() -> Parser:
 
 def _settle(parser: Parser, options: argparse.Namespace) -> None:
     """Refuse an option that the target does not have; the others get their defaults."""
-    for name, (targets, default) in LIMITED.items():
+    for name, default in LIMITED.items():
+        targets = (ECP5, TARGET) if name == "freq" else (ECP5,)
         if getattr(options, name) is None:
             setattr(options, name, default)
         elif options.target not in targets:
@@ -188,27 +203,24 @@ def _run(parser: Parser, options: argparse.Namespace) -> None:
     _settle(parser, options)
     config = config_of(options)
     design = generated(options.unit, config)
-    written: dict[str, object]
     if options.target == ECP5:
-        title, told, written = _ecp5(design, config, options)
+        title, told, found = _ecp5(design, config, options)
     elif options.target == TARGET:
-        silicon = osu018.synthesise(design, freq=options.freq)
-        title, told = "OSU 0.18 um standard cells", describe_silicon(silicon)
-        written = dataclasses.asdict(silicon)
+        found = osu018.synthesise(design, freq=options.freq)
+        title, told = "OSU 0.18 um standard cells", describe_silicon(found)
     else:
-        counts = xilinx7.count(design)
-        row = [counts.resources[kind] for kind in xilinx7.KINDS]
-        title, told = "Xilinx 7 series", f"{table(xilinx7.KINDS, [row])}\n\n{xilinx7.NOTE}"
-        written = dataclasses.asdict(counts)
+        found, title = xilinx7.count(design), "Xilinx 7 series"
+        row = [found["resources"][kind] for kind in xilinx7.KINDS]
+        told = f"{table(xilinx7.KINDS, [row])}\n\n{xilinx7.NOTE}"
     if options.json is not None:
-        write_json(options.json, written)
+        write_json(options.json, found)
     print(f"{design.name}, {array(config.lanes, config.tile_columns)}, {title}")
     print(told)
 
 
 def _ecp5(
     design: Design, config: Config, options: argparse.Namespace
-) -> tuple[str, str, dict[str, object]]:
+) -> tuple[str, str, dict[str, Any]]:
     """The part, what is printed, and the figures."""
     cost = synthesise(
         design,

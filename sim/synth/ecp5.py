@@ -136,15 +136,6 @@ def _synthesise(design: Design, folder: Path) -> dict[str, object]:
     }
 
 
-def _map(design: Design, folder: Path, netlist: Path) -> None:
-    """The netlist of the unit between its shift registers, as nextpnr gets it."""
-    (folder / "wrapped.v").write_text(wrapper(design))
-    read = f"read_verilog wrapped.v {design.name}.v"
-    run_yosys(read, "wrapped", "write_json wrapped.json", folder)
-    passes.improve_file(folder / "wrapped.json", "wrapped", placed=True)
-    (folder / "wrapped.json").rename(netlist)
-
-
 def _check_room(name: str, used: Mapping[str, int], part: str) -> None:
     """SynthesisError where the part has less than the unit takes: nextpnr would try for hours."""
     known = fits.PARTS[part].resources
@@ -172,10 +163,8 @@ def synthesise(
     design at once, each with seeds of its own. SynthesisError where a tool refused the design, or
     it does not fit the part.
 
-    seeds
-        Of the placer. Fmax moves by some 10 % from one to the next; the median counts.
-    part, placing
-        As `place_and_route` takes them; what is counted does not depend on them.
+    Fmax moves by some 10 % from one of the placer's `seeds` to the next; the median counts. `part`
+    and `placing` are as `place_and_route` takes them; what is counted does not depend on them.
     """
     folder = FOLDER / f"{design.name}-{design.configuration}"
     sources = (Path(__file__), Path(tools.__file__), *passes.SOURCES)
@@ -194,7 +183,11 @@ def synthesise(
             _check_room(design.name, known["resources"], part)
         if route and not netlist.exists():
             stage(f"synthesis of {design.name} between two shift registers")
-            _map(design, folder, netlist)
+            (folder / "wrapped.v").write_text(wrapper(design))
+            read = f"read_verilog wrapped.v {design.name}.v"
+            run_yosys(read, "wrapped", "write_json wrapped.json", folder)
+            passes.improve_file(folder / "wrapped.json", "wrapped", placed=True)
+            (folder / "wrapped.json").rename(netlist)
     placed = {
         seed: place_and_route(netlist, seed=seed, part=part, **placing)
         for seed in (seeds if route else ())

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +95,9 @@ def library_file(name: str) -> str:
     try:
         return (LIBRARY / name).read_text()
     except FileNotFoundError:
-        raise SynthesisError(
-            f"the cells of the target {TARGET} are not installed ({LIBRARY / name} is missing): "
-            "run `apt-get install qflow-tech-osu018 opensta` first"
-        ) from None
+        what = f"the cells of the target {TARGET} are not installed ({LIBRARY / name} is missing)"
+        do = "run `apt-get install qflow-tech-osu018 opensta` first"
+        raise SynthesisError(f"{what}: {do}") from None
 
 
 def areas() -> dict[str, float]:
@@ -116,28 +114,13 @@ def liberty() -> str:
     return _AREA.sub(lambda found: f"{found[1]}{size[found[2]]:g}", text)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Silicon:
-    """Figures of one synthesis for standard cells.
-
-    ``kge`` and ``mm2`` are of all cells, without RAM and ROM; the clocks are those of the slowest
-    path from register to register in two corners, None where there is no such path.
-    """
-
-    target: str
-    unit: str
-    configuration: dict[str, object]
-    kge: float
-    mm2: float
-    memory_bits: dict[str, int]
-    typical_mhz: float | None
-    slow_mhz: float | None
-
-
-def synthesise(design: Design, *, freq: float = 100.0) -> Silicon:
+def synthesise(design: Design, *, freq: float = 100.0) -> dict[str, Any]:
     """Area and clock of `design`; gates are sized for `freq` MHz in the slow corner.
 
-    SynthesisError where library or tools are not installed, or a tool refused the design.
+    ``kge`` and ``mm2`` are of all cells, without RAM and ROM; ``typical_mhz`` and ``slow_mhz`` are
+    the clocks of the slowest path from register to register in two corners, None where there is no
+    such path. SynthesisError where library or tools are not installed, or a tool refused the
+    design.
     """
     cells, top = liberty(), design.name
     paths = instances(design.verilog, top)
@@ -160,16 +143,16 @@ def synthesise(design: Design, *, freq: float = 100.0) -> Silicon:
         area = json.loads((folder / "area.json").read_text())["design"]["area"]
         stage("timing by OpenSTA")
         delay = _slowest_path(top, 1e3 / freq, folder)
-    return Silicon(
-        target=TARGET,
-        unit=top,
-        configuration=json.loads(design.sheet)["configuration"],
-        kge=round(area / areas()[GATE] / 1e3, 3),
-        mm2=round(area / 1e6, 4),
-        memory_bits=bits,
-        typical_mhz=None if delay is None else round(1e3 / delay, 1),
-        slow_mhz=None if delay is None else round(1e3 / delay / SLOW, 1),
-    )
+    return {
+        "target": TARGET,
+        "unit": top,
+        "configuration": json.loads(design.sheet)["configuration"],
+        "kge": round(area / areas()[GATE] / 1e3, 3),
+        "mm2": round(area / 1e6, 4),
+        "memory_bits": bits,
+        "typical_mhz": None if delay is None else round(1e3 / delay, 1),
+        "slow_mhz": None if delay is None else round(1e3 / delay / SLOW, 1),
+    }
 
 
 def _yosys(script: str, folder: Path) -> None:
@@ -181,10 +164,8 @@ def take_out_memories(modules: Mapping[str, Any], count: Mapping[str, int]) -> d
 
     Others are small and become flip-flops. Gives the bits of RAM, ROM and register files.
 
-    modules
-        Of Yosys' JSON, with `$mem_v2` cells; changed in place.
-    count
-        How often each module stands in the design.
+    `modules` of Yosys' JSON, with `$mem_v2` cells, are changed in place; `count` says how often
+    each stands in the design.
     """
     bits = {"RAM": 0, "ROM": 0, "register file": 0}
     for module, found in modules.items():

@@ -34,11 +34,6 @@ _CELL_SUFFIX = re.compile(
 _UNNAMED = re.compile(r"(^|\.)_\d+_")  # an expression without a name of its own
 
 
-def device(part: str) -> tuple[str, ...]:
-    """nextpnr's options for one of PARTS."""
-    return (f"--{part.removeprefix('LFE5U-')}k", "--package", "CABGA381", "--speed", "6")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Timing:
     """Routed timing: Fmax, the signals of the slowest path between registers, its two shares."""
@@ -98,19 +93,17 @@ def place_and_route(
 ) -> Timing | None:
     """The timing of this placement, kept beside the netlist; None where it did not end.
 
-    freq
-        Target in MHz; it stops improving there.
-    part, placer, router
-        Of `PARTS`, `PLACERS` and `ROUTERS`.
-    patience
-        Seconds after which nextpnr is stopped; None: never.
+    It stops improving at `freq` MHz; `part`, `placer` and `router` are of `PARTS`, `PLACERS` and
+    `ROUTERS`; nextpnr is stopped after `patience` seconds, with None never.
     """
     kept = netlist.with_name(f"{netlist.stem}-{part}-{seed}-{freq:g}-{placer}-{router}.json")
     with locked(kept.with_suffix(".lock")):
         if not kept.exists():
             report, log = kept.with_suffix(".report"), kept.with_suffix(".log")
             stage(f"place and route, seed {seed} (log: {log})")
-            words = [*device(part), "--json", netlist.name, "--freq", str(freq)]
+            size = f"--{part.removeprefix('LFE5U-')}k"
+            words = [size, "--package", "CABGA381", "--speed", "6"]
+            words += ["--json", netlist.name, "--freq", str(freq)]
             words += ["--seed", str(seed), "--placer", placer, "--router", router]
             words += ["--timing-allow-fail", "--report", report.name]
             here = netlist.parent

