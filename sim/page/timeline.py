@@ -57,8 +57,8 @@ def _area(x: np.ndarray, heights: np.ndarray, bottom: float) -> str:
 
 
 def _text(x: float, y: float, said: object, anchor: str = "middle", kind: str = "") -> str:
-    of = f' class="{kind}"' if kind else ""
-    return f'<text{of} x="{x:.1f}" y="{y}" text-anchor="{anchor}">{escape(said)}</text>'
+    of, at = f' class="{kind}"' if kind else "", x if isinstance(x, int) else f"{x:.1f}"
+    return f'<text{of} x="{at}" y="{y}" text-anchor="{anchor}">{escape(said)}</text>'
 
 
 @dataclass(frozen=True)
