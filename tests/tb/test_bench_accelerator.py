@@ -19,18 +19,9 @@ from rtl.interface.operation import Error
 from sim.bench import BenchError, run_bench
 from sim.design import Design, generated
 from tb.case import Case, Inference, write_case
-from tb.scenarios import (
-    SMALL,
-    SMALL_LIMITS,
-    batches,
-    damaged_streams,
-    family,
-    inferences,
-    kinds_of,
-    refused_streams,
-    refused_tokens,
-)
+from tb.scenarios import SMALL, SMALL_LIMITS, batches, family, inferences, kinds_of
 from tests import configs
+from tests.malformed import damaged_streams, refused_streams, refused_tokens
 from tests.tb.power_up import at_random, unknown
 
 LIMITS = Config(lanes=4, **SMALL_LIMITS)
