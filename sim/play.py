@@ -26,7 +26,7 @@ from sim.reference import Reference
 from tb import activity, vectors
 from tb.activity import Record
 from tb.case import Case, Inference, accelerator_inference, write_case
-from tb.sequences import Sequence
+from tb.cut import Sequence
 
 WHOLE, ATTENTION = "accelerator", "attention"
 RUNS = BUILDS / "runs"

@@ -70,13 +70,12 @@ def read(content: bytes) -> Record:
     ValueError
         It is not whole, or none.
     """
+    parts: dict[str, Any] = {"changes": {}, "writes": {}}
     try:
         with np.load(BytesIO(content), allow_pickle=False) as arrays:
-            parts: dict[str, dict[str, np.ndarray]] = {"changes": {}, "writes": {}}
-            for name in arrays.files:
+            for name in set(arrays.files) - {"case", "cycles"}:
                 kind, _, signal = name.partition("/")
-                if signal:
-                    parts[kind][signal] = arrays[name]
+                parts[kind][signal] = arrays[name]
             return Record(str(arrays["case"]), int(arrays["cycles"]), **parts)
     except (OSError, KeyError, EOFError, ValueError, BadZipFile) as error:
         raise UserError(f"this is no record of an inference: {error}") from None
@@ -96,7 +95,6 @@ def recorded(monitor: Monitor, case: str, cycles: int, end: int) -> Record:
         when, value = np.array(seen, np.int64).T
         last = np.append(when[1:] != when[:-1], True)  # of several in a cycle
         changes[name] = np.stack([when[last] - origin, value[last]])
-    writes = {
-        name: np.array(port.cycle, np.int64) - origin for name, port in monitor.recorded.items()
-    }
+    ports = monitor.recorded.items()
+    writes = {name: np.array(port.cycle, np.int64) - origin for name, port in ports}
     return Record(case, cycles, changes, writes)

@@ -41,6 +41,11 @@ def unpack(word: int, width: int, length: int, signed: bool) -> list[int]:
     return elements
 
 
+def by_lanes(values: np.ndarray, lanes: int) -> np.ndarray:
+    """Values or rows, [words, lanes, ...]; the last word is filled with the first ones."""
+    return np.resize(values, (-(-len(values) // lanes), lanes, *values.shape[1:]))
+
+
 ENDS_BIT, ATTEND_BIT, TYPE_BIT, ID_MASK = 1 << 26, 1 << 25, 1 << 24, (1 << 24) - 1
 """Of a word of the tokens stream; with the first one it is its sequence's last."""
 
@@ -53,10 +58,8 @@ def lengths_of(words: np.ndarray) -> list[int]:
 
 def stream_words(stream: bytes, width: int) -> list[int]:
     """A command stream in words of so many bytes, the last padded with zeros."""
-    padded = stream + bytes(-len(stream) % width)
-    return [
-        int.from_bytes(padded[at : at + width], "little") for at in range(0, len(padded), width)
-    ]
+    starts = range(0, len(stream), width)
+    return [int.from_bytes(stream[at : at + width], "little") for at in starts]
 
 
 def token_words(

@@ -66,3 +66,9 @@ class Streaming(Protocol):
         self, inputs: dict[str, np.ndarray], outputs: tuple[str, ...]
     ) -> dict[str, np.ndarray]:
         """As `tb.pipelined.stream`."""
+
+
+def give(ports: Ports, prefix: str = "", /, **values: int | Sequence[int]) -> None:
+    """Give inputs, whose names begin with `prefix`, their values from now on."""
+    for name, value in values.items():
+        ports.set(prefix + name, value)

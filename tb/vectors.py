@@ -22,8 +22,7 @@ from cli.files import replacing, write_json
 import numpy as np
 
 from golden.model import Model
-from tb.cut import Tensor, Traced, Vector, cut
-from tb.sequences import Sequence
+from tb.cut import Sequence, Tensor, Traced, Vector, cut
 
 INDEX = "index.json"
 #: Values or rows of a vector, unless another limit is given.

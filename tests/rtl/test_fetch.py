@@ -13,8 +13,8 @@ import pytest
 from rtl.dma.bus import DATA_BITS, Bus
 from rtl.dma.fetch import Fetch
 from rtl.interface.config import Config
-from tb.amaranth_ports import simulate
 from tests.damage import replaced
+from tests.rtl.amaranth_ports import simulate
 from tests.rtl.axi_memory import AxiMemory
 from tests.tiers import quick
 
