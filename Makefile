@@ -9,7 +9,8 @@ BUILD := $(or $(BERT2RTL_BUILD),build)
 
 # No variable of this make reaches a test, which may run make itself. The tests start hundreds of
 # Pythons, which keep their bytecode for each other.
-TESTS := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u PYTHONDONTWRITEBYTECODE $(RUN) -m pytest -n 2 --dist worksteal
+PURE := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u PYTHONDONTWRITEBYTECODE $(RUN)
+TESTS := $(PURE) -m pytest -n 2 --dist worksteal
 unexport PYTHON LANES SIM UNIT WAVES ARGS
 
 # A review reaches the command as it was given.
@@ -42,6 +43,7 @@ sim: setup-sim  ## A review through checkpoint, golden model and simulated Veril
 	    $(if $(UNIT),--unit $(UNIT)) $(if $(filter-out 0,$(WAVES)),--waves) $(review) $(ARGS)
 
 test: setup-test lint  ## Lint, types and the tests that a developer waits for
+	@$(PURE) -m tests.builds
 	@$(TESTS) -m "not slow" $(ARGS)
 
 lint: setup-test

@@ -6,9 +6,10 @@ others write something that the trace shows, or nothing. No schedule or predicti
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,12 +20,7 @@ from tb.activity import Record
 
 
 class Kind(Enum):
-    """How a state is drawn.
-
-    WORK, OTHER  it works; OTHER where a unit has a second kind of work.
-    WAIT         it lacks something.
-    REST         there is nothing to do.
-    """
+    """How a state is drawn: work, a second kind of it, something is lacking, nothing to do."""
 
     WORK = "work"
     OTHER = "other"
@@ -32,8 +28,7 @@ class Kind(Enum):
     REST = "rest"
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """What a unit does, or why it does nothing, in a few words."""
 
     kind: Kind
@@ -42,16 +37,9 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Lane:
-    """One unit.
-
-    Attributes
-    ----------
-    each
-        For each cycle the index of its state in `states`.
-    """
+    """One unit; `each` has for each cycle the index of its state in `states`."""
 
     name: str
-    about: str
     states: tuple[State, ...]
     each: np.ndarray
 
@@ -66,13 +54,6 @@ class Lane:
         return {state: int(n) for state, n in zip(self.states, counted) if n}
 
 
-def lane(name: str, about: str, choices: Sequence[tuple[np.ndarray, State]], rest: State) -> Lane:
-    """A lane whose state in a cycle is that of the first choice that holds then, else `rest`."""
-    states = (*(state for _, state in choices), rest)
-    which = np.select([where for where, _ in choices], range(len(choices)), len(choices))
-    return Lane(name, about, states, which.astype(np.uint16))
-
-
 @dataclass(frozen=True)
 class Operation:
     """One operation on the array: number and name of its step, cycles of first and last operand."""
@@ -84,45 +65,78 @@ class Operation:
     last: int
 
 
-#: By unit what it is, and what it does when a trace port shows a write.
+#: By unit what it does when a trace port shows a write.
 UNITS = {
-    "epilogue": (
-        "bias, requantize, table",
-        {
-            "bank": "writes int8 to the banks",
-            "x": "writes sums to X16",
-            "score": "writes scores to the softmax",
-            "logit": "writes a logit",
-        },
-    ),
-    "softmax": (
-        "lanes = queries",
-        {"p": "writes p of a key", "sum": "writes the sums of a row tile"},
-    ),
-    "LayerNorm": ("reads X16, writes X8", {"norm": "writes a normalised channel of a row tile"}),
+    "epilogue": {
+        "bank": "writes int8 to the banks",
+        "x": "writes sums to X16",
+        "score": "writes scores to the softmax",
+        "logit": "writes a logit",
+    },
+    "softmax": {"p": "writes p of a key", "sum": "writes the sums of a row tile"},
+    "LayerNorm": {"norm": "writes a normalised channel of a row tile"},
+}
+#: Of the array, by the issuer's cause.
+WAITS = {
+    Stall.WEIGHTS: "weights: the weight tile or the embedding rows are not loaded",
+    Stall.NORM: "norm: the row tile is not normalised",
+    Stall.SOFTMAX: "softmax: the row tile's softmax has not finished",
+    Stall.DRAIN: "drain: the tile before it still leaves the array",
 }
 
 
 def lanes(record: Record, program: Program) -> list[Lane]:
     """The array, then UNITS."""
-    units = [_unit(record, name, *facts) for name, facts in UNITS.items()]
-    return [_array(record, program), *units]
+    which, cycle = _numbers(record), np.arange(record.cycles)
+    # A cause says why there is no operand in the cycle after it.
+    cause = np.append(Stall.IDLE, record.each("stall")[:-1])
+    reading = np.flatnonzero(which >= 0)
+    idle = (which < 0) & (cause == Stall.IDLE)
+    waits = [
+        (idle & (cycle < reading[0]), State(Kind.WAIT, "idle: before the first operand")),
+        (idle & (cycle > reading[-1]), State(Kind.REST, "idle: the results drain and leave")),
+        (idle, State(Kind.WAIT, "idle: no tile; an operation waits until the array is quiet")),
+        *(((which < 0) & (cause == one), State(Kind.WAIT, text)) for one, text in WAITS.items()),
+    ]
+    works = [(which == one.number, one.name) for one in operations(record, program)]
+    rest = State(Kind.REST, "writes nothing")
+    return [
+        _lane("array", works, *waits, rest=State(Kind.WAIT, "no operand")),
+        *(
+            _lane(name, ((record.written(port), text) for port, text in writes.items()), rest=rest)
+            for name, writes in UNITS.items()
+        ),
+    ]
 
 
-def numbers(record: Record) -> np.ndarray:
+def _lane(
+    name: str,
+    works: Iterable[tuple[np.ndarray, str]],
+    *others: tuple[np.ndarray, State],
+    rest: State,
+) -> Lane:
+    """A lane whose state in a cycle is that of the first that holds then, else `rest`."""
+    choices = [
+        (where, State((Kind.WORK, Kind.OTHER)[place % 2], text))
+        for place, (where, text) in enumerate(works)
+    ]
+    choices += others
+    which = np.select([where for where, _ in choices], range(len(choices)), len(choices))
+    return Lane(name, (*(state for _, state in choices), rest), which.astype(np.uint16))
+
+
+def _numbers(record: Record) -> np.ndarray:
     """The step in the program whose operand is read, for each cycle with one; else -1."""
-    active, shown = record.each("active") == 1, record.each("operation")[:]
+    active, shown = record.each("active") == 1, record.each("operation")
     found = np.full(record.cycles, -1)
-    with_operand = shown[active].astype(np.int64)
     # The port shows eight bits of a number that only grows.
-    grown = np.diff(with_operand, prepend=0) % 256
-    found[active] = np.cumsum(grown)
+    found[active] = np.cumsum(np.diff(shown[active].astype(np.int64), prepend=0) % 256)
     return found
 
 
 def operations(record: Record, program: Program) -> list[Operation]:
     """The operations in their order."""
-    which = numbers(record)
+    which = _numbers(record)
     result = []
     for number in np.unique(which[which >= 0]).tolist():
         step = program.steps[number]
@@ -130,38 +144,3 @@ def operations(record: Record, program: Program) -> list[Operation]:
         there = np.flatnonzero(which == number)
         result.append(Operation(number, name, step.opcode, int(there[0]), int(there[-1])))
     return result
-
-
-def _array(record: Record, program: Program) -> Lane:
-    which = numbers(record)
-    active = which >= 0
-    # A cause says why there is no operand in the cycle after it.
-    cause = np.append(Stall.IDLE, record.each("stall")[:-1])
-    cycle = np.arange(record.cycles)
-    reading = np.flatnonzero(active)
-    idle = ~active & (cause == Stall.IDLE)
-    choices = [
-        (which == one.number, State((Kind.WORK, Kind.OTHER)[place % 2], one.name))
-        for place, one in enumerate(operations(record, program))
-    ]
-    choices += [
-        (idle & (cycle < reading[0]), State(Kind.WAIT, "idle: before the first operand")),
-        (idle & (cycle > reading[-1]), State(Kind.REST, "idle: the results drain and leave")),
-        (idle, State(Kind.WAIT, "idle: no tile; an operation waits until the array is quiet")),
-    ]
-    texts = {
-        Stall.WEIGHTS: "weights: the weight tile or the embedding rows are not loaded",
-        Stall.NORM: "norm: the row tile is not normalised",
-        Stall.SOFTMAX: "softmax: the row tile's softmax has not finished",
-        Stall.DRAIN: "drain: the tile before it still leaves the array",
-    }
-    choices += [(~active & (cause == one), State(Kind.WAIT, text)) for one, text in texts.items()]
-    return lane("array", "N x M multiply-accumulates", choices, State(Kind.WAIT, "no operand"))
-
-
-def _unit(record: Record, name: str, about: str, writes: Mapping[str, str]) -> Lane:
-    choices = [
-        (record.written(port), State((Kind.WORK, Kind.OTHER)[place % 2], text))
-        for place, (port, text) in enumerate(writes.items())
-    ]
-    return lane(name, about, choices, State(Kind.REST, "writes nothing"))

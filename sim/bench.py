@@ -31,16 +31,9 @@ class BenchError(Different):
 
 @dataclass(frozen=True, kw_only=True)
 class PassedTest:
-    """One test of a bench that passed.
+    """One test of a bench that passed; benches clock at 10 ns a cycle.
 
-    Attributes
-    ----------
-    name
-        Function in the bench, with its parameters: `stalls/idle=0.5`.
-    seconds
-        Wall clock.
-    simulated_ns
-        Simulated time; benches clock at 10 ns a cycle.
+    ``name`` is the function in the bench, with its parameters: `stalls/idle=0.5`.
     """
 
     name: str
@@ -51,21 +44,21 @@ class PassedTest:
 def _passed(results: Path, log: Path, title: str) -> list[PassedTest]:
     if not results.exists():
         raise BenchError(f"{title}: the simulation ended without results:\n{tail(log)}")
-    passed, failed = [], []
+    passed, failed = [], list[str]()
     for case in ElementTree.parse(results).getroot().iter("testcase"):
-        name = case.get("name", "")
         if case.find("skipped") is not None:
             continue
+        name = case.get("name", "")
         problems = [problem for tag in ("failure", "error") for problem in case.findall(tag)]
         failed += [f"{name}: {problem.get('message', '')}" for problem in problems]
+        facts = {p.get("name"): p.get("value") for p in case.iter("property")}
         if not problems:
-            facts = {p.get("name"): p.get("value") for p in case.iter("property")}
             simulated = round(float(facts["sim_time_duration"] or 0), 3)
             seconds = float(case.get("time", 0))
             passed.append(PassedTest(name=name, seconds=seconds, simulated_ns=simulated))
     if failed:
-        told = "\n".join(failed)
-        raise BenchError(f"{title}: {len(failed)} failed\n{told}\n{tail(log)}")
+        told = "\n".join([f"{len(failed)} failed", *failed])
+        raise BenchError(f"{title}: {told}\n{tail(log)}")
     if not passed:
         raise BenchError(f"{title}: no test ran\n{tail(log)}")
     return passed
@@ -82,17 +75,14 @@ def run_bench(
     probes: Sequence[str] = (),
     waves: Path | None = None,
     variant: str = "",
-    seed: int = 1,
-    quiet: bool = True,
 ) -> list[PassedTest]:
     """Run a cocotb bench on a unit; returns its tests, all of them passed.
 
-    Parameters
-    ----------
+    ValueError for an unknown unit or simulator or a refused configuration, SimulatorError where the
+    simulator is missing or refuses the design, BenchError where a test failed or none ran.
+
     unit
         Name in rtl.generate.units.UNITS, or a design of its own.
-    config
-        Configuration to generate; Config() when left out.
     bench
         Module of the bench, or its file; `tb.bench_<unit>` when left out.
     testcases
@@ -101,30 +91,16 @@ def run_bench(
         Settings of the bench, which it finds in its environment as BERT2RTL_ and the name: CASE,
         REPORT, ACTIVITY, VECTORS, EXHAUSTIVE. It also gets UNIT_SHEET, the path of the unit's JSON
         (ports, configuration, latency). Variables of the user's environment reach no bench.
-    probes, variant
-        As in `sim.builds.built`.
     waves
         Record every signal in this FST file.
-    seed
-        cocotb.RANDOM_SEED of the bench.
-    quiet
-        Keep the simulator's output in a file; False shows it.
-
-    Raises
-    ------
-    ValueError
-        Unknown unit or simulator, or a refused configuration.
-    SimulatorError
-        The simulator is missing or refuses the design.
-    BenchError
-        A test failed or none ran.
+    probes, variant
+        As in `sim.builds.built`.
     """
     design = generated(unit, config or Config()) if isinstance(unit, str) else unit
     module = bench.stem if isinstance(bench, Path) else bench or f"tb.bench_{design.name}"
     importable = [bench.resolve().parent] if isinstance(bench, Path) else []
     title = f"{module} on {design.name} ({design.configuration}, {simulator})"
     names = "|".join(map(re.escape, testcases))
-    settings = dict(env or {})
     test_args, plusargs = [], []
     if waves is not None:
         waves.parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +114,7 @@ def run_bench(
         clean_environment(*importable),
     ):
         here = Path(temporary)
-        settings["UNIT_SHEET"] = str(folder / "unit.json")
+        settings = {**(env or {}), "UNIT_SHEET": str(folder / "unit.json")}
         log = here / "log.txt"
         stage(f"simulating {design.name} ({design.configuration}) with {simulator}")
         # A failed test and a simulator that died both end here; the results file tells which.
@@ -151,12 +127,12 @@ def run_bench(
                 test_dir=here,
                 results_xml=str(here / "results.xml"),
                 test_filter=rf"\.({names})(/|$)" if testcases else None,
-                seed=seed,
+                seed=1,
                 extra_env={f"BERT2RTL_{name}": value for name, value in settings.items()},
                 test_args=test_args,
                 plusargs=plusargs,
                 waves=waves is not None,
                 timescale=TIMESCALE,
-                log_file=log if quiet else None,
+                log_file=log,
             )
         return _passed(here / "results.xml", log, title)

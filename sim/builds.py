@@ -38,13 +38,9 @@ from sim.simulators import (
 
 BUILDS = GENERATED / "sim"
 
-VERILATOR_FLAGS = (
-    "--no-public-flat-rw",  # cocotb makes every signal public, which costs most of the speed
-    "--x-assign",
-    "fast",
-    "--x-initial",
-    "fast",
-)
+SPEED = ("--x-assign", "fast", "--x-initial", "fast")
+#: cocotb makes every signal public, which costs most of the speed.
+VERILATOR_FLAGS = ("--no-public-flat-rw", *SPEED)
 
 #: Of the C++: what is played for seconds is done sooner than with -O2, its build included.
 OPTIMISATION = "OPT_FAST=-O1"
@@ -65,32 +61,20 @@ LIBRARY_FLAGS = (
 )
 
 HARNESS_FLAGS = (
-    "--cc",
-    "--exe",
-    "--build",
-    "-j",
-    "2",
-    "--prefix",
-    "Vtop",
-    "-O3",
-    "--x-assign",
-    "fast",
-    "--x-initial",
-    "fast",
-    "--noassert",
+    *("--cc", "--exe", "--build", "-j", "2", "--prefix", "Vtop", "-O3"),
+    *(*SPEED, "--noassert"),
 )
 
 
 def _visibility(design: Design, probes: Sequence[str]) -> str:
     """Verilator control file that lets a bench see the ports, and `probes` in the parts."""
-    lines = ["`verilator_config"]
     signals = [(design.name, port) for port in design.ports]
     modules = instances(design.verilog, design.name) if probes else {}
     for probe in probes:
         *path, signal = probe.split(".")
         signals.append((modules[*path,], signal))
-    lines += [f'public_flat_rw -module "{module}" -var "{name}"' for module, name in signals]
-    return "\n".join(lines) + "\n"
+    lines = [f'public_flat_rw -module "{module}" -var "{name}"' for module, name in signals]
+    return "\n".join(["`verilator_config", *lines]) + "\n"
 
 
 def folder_of(design: Design, simulator: str, *, waves: bool = False, variant: str = "") -> Path:
@@ -119,29 +103,18 @@ def built(
 ) -> Iterator[Path]:
     """The folder of the build of `design` for cocotb, made if need be, and held for the block.
 
-    Parameters
-    ----------
-    design
-        What `sim.design.generated` or `sim.design.described` gives.
-    probes
-        Signals inside the design that the bench reads, as `part.part.signal`. Ports are always
-        visible; on Icarus everything is.
-    waves
-        Build so that a run can record every signal (slower).
-    variant
-        Keeps this build apart from the ordinary one: the name of a deliberate fault, say.
+    SimulatorError where the simulator is missing or refuses the design.
 
-    Raises
-    ------
-    SimulatorError
-        The simulator is missing or refuses the design.
+    The bench can read all ports and `probes`, signals inside the design as `part.part.signal`; on
+    Icarus everything. With `waves` a run can record every signal, and is slower. `variant` keeps
+    this build apart from the ordinary one: the name of a deliberate fault, say.
     """
     check(simulator)
     folder = folder_of(design, simulator, waves=waves, variant=variant)
-    visibility = _visibility(design, probes) if simulator == "verilator" else ""
-    flags: tuple[str, ...] = ()
+    visibility, flags = "", list[str]()
     if simulator == "verilator":
-        flags = (*VERILATOR_FLAGS, *(("--trace-fst",) if waves else ()))
+        visibility = _visibility(design, probes)
+        flags = [*VERILATOR_FLAGS, *(["--trace-fst"] if waves else [])]
     make = " ".join(_make(design, OPTIMISATION))
     facts = design.verilog, design.sheet, visibility, *flags, make
     key = _key(*facts, version(simulator), cocotb.__version__)
@@ -161,7 +134,7 @@ def build(
     folder: Path,
     key: str,
     visibility: str,
-    flags: Sequence[str],
+    flags: list[str],
     waves: bool,
 ) -> None:
     """Build into `folder`, unless the build of that key is there already."""
@@ -184,24 +157,22 @@ def build(
                     sources=sources,
                     hdl_toplevel=design.name,
                     build_dir=folder / "obj",
-                    build_args=list(flags),
+                    build_args=flags,
                     timescale=TIMESCALE,
                     waves=waves,
                     always=True,
                     log_file=log,
                 )
         except (RuntimeError, SystemExit) as error:
-            raise SimulatorError(
-                f"{simulator} could not build {design.name} ({error}); the end of {log}:\n"
-                f"{tail(log)}"
-            ) from None
+            what = f"{simulator} could not build {design.name} ({error})"
+            raise SimulatorError(f"{what}; the end of {log}:\n{tail(log)}") from None
         stamp.write_text(key)
 
 
-def _with_included(sources: Sequence[Path]) -> list[Path]:
-    """The sources and all files of ours that they include, directly or not."""
+def _with_included(source: Path) -> list[Path]:
+    """A file and all files of ours that it includes, directly or not."""
     found: list[Path] = []
-    waiting = [path.resolve() for path in sources]
+    waiting = [source.resolve()]
     while waiting:
         path = waiting.pop()
         if path not in found and path.is_file():
@@ -213,65 +184,47 @@ def _with_included(sources: Sequence[Path]) -> list[Path]:
 
 def build_harness(
     design: Design,
-    sources: Sequence[Path],
+    source: Path,
     *,
-    headers: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] = {},
     variant: str = "",
     flags: Sequence[str] = (),
     optimisation: str = OPTIMISATION,
 ) -> Path:
-    """Build `design` with a C++ main program of its own, without cocotb; returns the program.
+    """Build `design` with a C++ program or library, without cocotb: its file.
 
     The design is the class Vtop of "Vtop.h", with one member for each port. Built once, then
-    cached like every build; the program that is returned is never replaced by another.
+    cached like every build; the file that is returned is never replaced by another. SimulatorError
+    where Verilator is missing, or it or the compiler refuses the source.
 
-    Parameters
-    ----------
-    sources
-        C++ files; one of them has main(). They may include headers by paths from their own.
-    headers
-        Texts of further headers that they include, by name.
-    variant
-        As in `built`.
-    flags
-        Further flags of Verilator.
-    optimisation
-        OPTIMISATION or FASTER.
-
-    Raises
-    ------
-    SimulatorError
-        Verilator is missing, or it or the compiler refuses the sources.
+    The `source` may include headers by paths from its own, and `headers` by name, whose texts are
+    given. `flags` are further ones of Verilator; `optimisation` is OPTIMISATION or FASTER;
+    `variant` as in `built`.
     """
     check("verilator")
     make = [word for value in _make(design, optimisation) for word in ("-MAKEFLAGS", value)]
     flags = [*HARNESS_FLAGS, *make, *flags]
     folder = folder_of(design, "harness", variant=variant)
-    made = dict(headers or {})
-    texts = [path.read_text() for path in _with_included(sources)] + [*made, *made.values()]
+    texts = [path.read_text() for path in _with_included(source)] + [*headers, *headers.values()]
     key = _key(design.verilog, *texts, *flags, version("verilator"))
     program = BUILDS / "programs" / key[:32] / design.name
     with locked(folder / "lock"):
         if program.exists():
             return program
-        stage(f"building {design.name} ({design.configuration}) with {sources[0].name}")
+        stage(f"building {design.name} ({design.configuration}) with {source.name}")
         shutil.rmtree(folder / "obj", ignore_errors=True)
-        source, log = folder / f"{design.name}.v", folder / "build.log"
-        source.write_text(design.verilog)
-        for name, text in made.items():
+        verilog, log = folder / f"{design.name}.v", folder / "build.log"
+        for name, text in {verilog.name: design.verilog, **headers}.items():
             (folder / name).write_text(text)
-        command = ["verilator", *flags, "-MAKEFLAGS", PYTHON]
-        command += ["--top-module", design.name, "-o", design.name]
-        command += ["-CFLAGS", f"-I{folder}", "-Mdir", str(folder / "obj"), str(source)]
-        command += [str(path.resolve()) for path in sources]
+        command = ["verilator", *flags, "-MAKEFLAGS", PYTHON, "--top-module", design.name]
+        command += ["-o", design.name, "-CFLAGS", f"-I{folder}", "-Mdir", str(folder / "obj")]
         with clean_environment():
+            command += [str(verilog), str(source.resolve())]
             done = subprocess.run(command, capture_output=True, text=True)
         log.write_text(done.stdout + done.stderr)
         if done.returncode != 0:
-            raise SimulatorError(
-                f"verilator could not build {design.name} with {sources[0].name}; the end of "
-                f"{log}:\n{tail(log)}"
-            )
+            what = f"verilator could not build {design.name} with {source.name}"
+            raise SimulatorError(f"{what}; the end of {log}:\n{tail(log)}")
         with replacing(program) as temporary:
             shutil.copy2(folder / "obj" / design.name, temporary)
     return program

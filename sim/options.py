@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.errors import UserError
-from cli.options import add_columns, add_model, positive, whole
+from cli.options import add_model, positive, whole
 
 from golden.model import Model
 from golden.store import load
@@ -19,27 +19,15 @@ from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.foreign.checkpoint import load as load_checkpoint
 from quant.quantize.encoder import stand_in
 from quant.quantize.options import applicable
-from quant.quantized_model import QuantizedModel
 from rtl.compile.fit import fixed_tokens
 from rtl.interface.config import LANES
-
-ROW_LATENCY = 20
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add `--model` and `--quantized`."""
     add_model(parser, default=None)
-    parser.add_argument(
-        "--quantized",
-        type=Path,
-        metavar="DIR",
-        help="folder that quant.calibrate wrote (default: build/ and the name of --model)",
-    )
-
-
-def add_lane_options(parser: argparse.ArgumentParser) -> None:
-    """Add the choices of a configuration that change cycles and no limit."""
-    add_columns(parser)
+    what = "folder that quant.calibrate wrote (default: build/ and the name of --model)"
+    parser.add_argument("--quantized", type=Path, metavar="DIR", help=what)
 
 
 def listed(one: Callable[[str], int]) -> Callable[[str], list[int]]:
@@ -63,77 +51,35 @@ def lane_number(text: str) -> int:
     return value
 
 
-def lanes_of(options: argparse.Namespace) -> dict[str, int | None]:
-    """What `add_lane_options` has, as `rtl.compile.fit.fitting` takes it."""
-    return {"columns": options.columns}
-
-
-def add_memory_options(parser: argparse.ArgumentParser, stream_bytes: Any = positive) -> None:
+def add_memory_options(
+    parser: argparse.ArgumentParser, stream_bytes: Any = positive, *, ahead: bool = False
+) -> None:
     """Add what the memories around the accelerator give, and what it is asked to compute.
 
-    stream_bytes
-        The type of `--stream-bytes`.
+    stream_bytes: the type of `--stream-bytes`; ahead: how much of the stream is read before it is
+    asked for can be chosen.
     """
-    parser.add_argument(
-        "--stream-bytes",
-        type=stream_bytes,
-        metavar="N",
-        help="bytes of the command stream a cycle (default: the columns of the array)",
+    what = "bytes of the command stream a cycle (default: the columns of the array)"
+    parser.add_argument("--stream-bytes", type=stream_bytes, metavar="N", help=what)
+    what = "cycles from a request to an embedding row (default: %(default)s)"
+    parser.add_argument("--row-latency", type=positive, default=20, metavar="N", help=what)
+    what = (
+        "the last layer computes all tokens, also where the head reads the first alone: same "
+        "logits, later"
     )
-    parser.add_argument(
-        "--row-latency",
-        type=positive,
-        default=ROW_LATENCY,
-        metavar="N",
-        help=f"cycles from a request to an embedding row (default: {ROW_LATENCY})",
+    parser.add_argument("--whole-last-layer", action="store_true", help=what)
+    what = (
+        "words of the command stream that a buffer in front of the accelerator holds (default: 1)"
     )
-    parser.add_argument(
-        "--whole-last-layer",
-        action="store_true",
-        help="the last layer computes all tokens, also where the head reads the first alone: "
-        "same logits, later",
-    )
-
-
-def memory_of(options: argparse.Namespace) -> dict[str, Any]:
-    """What these options say of the memories, as attributes of an `Inference`."""
-    names = "stream_bytes", "stream_ahead", "row_latency"
-    return {name: getattr(options, name) for name in names}
-
-
-def add_stream_ahead(parser: argparse.ArgumentParser) -> None:
-    """Add how much of the command stream is read before it is asked for."""
-    parser.add_argument(
-        "--stream-ahead",
-        type=positive,
-        default=1,
-        metavar="WORDS",
-        help="words of the command stream that a buffer in front of the accelerator holds "
-        "(default: 1)",
-    )
-
-
-def clock(text: str) -> float:
-    """MHz, as an option."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 10_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no clock: give MHz above 0, up to 10000")
-    return value
+    if ahead:
+        parser.add_argument("--stream-ahead", type=positive, default=1, metavar="WORDS", help=what)
 
 
 def quantized_of(options: argparse.Namespace) -> Path:
     """The directory of the quantized model that the options name.
 
     Without options it is that of the shipped checkpoint, calibrated first where it is missing.
-    Nobody else's checkpoint is calibrated here: it would be on texts that are not its own.
-
-    Raises
-    ------
-    UserError
-        There is none, or the directory is of the other kind; the message says what to do.
+    UserError where there is none of another checkpoint, which needs texts of its own.
     """
     folder, there, checkpoint = which.model_of(options)
     if there or checkpoint is None:
@@ -149,15 +95,9 @@ def quantized_of(options: argparse.Namespace) -> Path:
 def shape_of(options: argparse.Namespace) -> tuple[Model, Path, int]:
     """A model of the shape that the options name, its directory, and the one length of its inputs.
 
-    Nothing is calibrated. The length is 0 where inputs differ in it, as `fixed_tokens` has it.
-
-    It is the quantized model where there is one, else as calibration makes the checkpoint without
-    remedies, which is said on stderr.
-
-    Raises
-    ------
-    UserError
-        As `quantized_of`, but for a checkpoint that is not calibrated yet.
+    Nothing is calibrated: where there is no quantized model it is as calibration makes the
+    checkpoint without remedies, which is said on stderr. The length is 0 where inputs differ in it,
+    as `fixed_tokens` has it.
     """
     folder, there, checkpoint = which.model_of(options)
     if there or checkpoint is None:
@@ -173,18 +113,3 @@ def shape_of(options: argparse.Namespace) -> tuple[Model, Path, int]:
     )
     model = stand_in(loaded)
     return model, checkpoint, fixed_tokens(model, {"spec": loaded.spec.to_json()})
-
-
-def model_of(options: argparse.Namespace) -> tuple[Path, QuantizedModel]:
-    """The quantized directory that the options name, and the model in it.
-
-    Its checkpoint is that of `--model`, or the one that was calibrated if that is still there.
-
-    Raises
-    ------
-    ValueError
-        As `quantized_of`; or a directory cannot be read, or the two do not belong together.
-    """
-    directory = quantized_of(options)
-    checkpoint = None if options.model is None else which.local(options.model)
-    return directory, QuantizedModel.load(directory, checkpoint)

@@ -16,18 +16,11 @@ CLOCK_MHZ = 100
 
 @dataclass(frozen=True)
 class Phase:
-    """One operation on the array, or a LayerNorm beside it.
+    """One operation on the array, or a LayerNorm beside it, called as the tensor that it writes.
 
-    Attributes
-    ----------
-    name
-        The tensor that it writes.
-    tensors
-        All tensors of the golden trace that it writes.
-    first, last, active
-        First and last cycle with an operand, and the number of those; None for a LayerNorm.
-    ideal
-        MACs / (N x M) of the tokens that there are; None where it does no useful MAC.
+    ``tensors`` are all tensors of the golden trace that it writes; ``first``, ``last`` and
+    ``active`` its first and last cycle with an operand, and the number of those, None for a
+    LayerNorm; ``ideal`` MACs / (N x M) of the tokens, None where it does no useful MAC.
     """
 
     name: str
@@ -102,14 +95,7 @@ def phases(program: Program, tokens: int, operations: Sequence[dict[str, Any]]) 
             continue
         name = f"{step.name}.attend" if step.opcode is Opcode.ATTEND else step.name
         operation = seen.get(number % 256, {})
-        result.append(
-            Phase(
-                name,
-                tensors(step),
-                operation.get("first"),
-                operation.get("last"),
-                operation.get("active"),
-                macs(step, tokens) / program.config.macs or None,
-            )
-        )
+        first, last, active = (operation.get(key) for key in ("first", "last", "active"))
+        ideal = macs(step, tokens) / program.config.macs or None
+        result.append(Phase(name, tensors(step), first, last, active, ideal))
     return result

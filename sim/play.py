@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -18,15 +19,16 @@ from cli.progress import stage
 
 import numpy as np
 
+from golden.model import Model
 from rtl.compile.program import Program, compile_model
-from rtl.interface.config import Config
+from rtl.interface.config import Config, ceil_div
 from sim.bench import PassedTest, run_bench
 from sim.builds import BUILDS
 from sim.reference import Reference
+from sim.vectors import sequence_of
 from tb import activity, vectors
 from tb.activity import Record
-from tb.case import Case, Inference, accelerator_inference, write_case
-from tb.cut import Sequence
+from tb.case import Case, accelerator_inference, write_case
 
 WHOLE, ATTENTION = "accelerator", "attention"
 RUNS = BUILDS / "runs"
@@ -34,43 +36,34 @@ RUNS = BUILDS / "runs"
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The simulator and what is around the unit.
+    """The options of `sim.run`, the configuration, and a folder of this run alone."""
 
-    Attributes
-    ----------
-    folder
-        Of this run alone.
-    waves
-        Where to record every signal, if anywhere. A further run replaces it.
-    """
-
-    simulator: str
+    options: argparse.Namespace
+    config: Config
     folder: Path
-    waves: Path | None = None
-    stream_bytes: int | None = None
-    row_latency: int = 20
-    whole_last_layer: bool = False
+
+    def run(self, unit: str, test: str, files: dict[str, Path]) -> list[PassedTest]:
+        """A test of the unit's bench, which gets these files."""
+        given = self.options
+        waves = self.folder / f"{given.unit}.fst" if given.waves else None
+        env = {name: str(file.resolve()) for name, file in files.items()}
+        return run_bench(unit, given.simulator, self.config, testcases=[test], env=env, waves=waves)
 
 
 @dataclass(frozen=True)
 class Verified:
     """One inference that was played and found equal to golden.
 
-    Attributes
-    ----------
-    facts
-        The bench's report of it: cycles, active, stalls, operations, compared, mismatches, result.
-    seconds
-        Wall clock, the build included.
-    activity
-        What the units of an accelerator did in each cycle.
+    ``facts`` is the bench's report of it: cycles, active, stalls, operations, compared, mismatches,
+    result. ``seconds`` are wall clock, the build included; ``result`` is the logits, int64, of the
+    whole model in golden's shape; ``activity`` what the units did in each cycle.
     """
 
     program: Program
     facts: dict[str, Any]
     seconds: float
-    result: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    activity: Record | None = None
+    result: np.ndarray
+    activity: Record
 
 
 @contextmanager
@@ -78,44 +71,37 @@ def own_folder() -> Iterator[Path]:
     """A folder of this run alone; it stays where the run found a difference, to be looked at."""
     RUNS.mkdir(parents=True, exist_ok=True)
     folder = Path(mkdtemp(prefix=f"{time.strftime('%Y%m%d-%H%M%S')}-", dir=RUNS))
-    keep = False
     try:
         yield folder
     except Different:
-        keep = True
         stage(f"the case and the bench's report stay in {folder}")
         raise
-    finally:
-        if not keep:
-            shutil.rmtree(folder)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    shutil.rmtree(folder)
 
 
-def _play(program: Program, inference: Inference, around: Surroundings) -> Verified:
-    """Play one inference on the accelerator.
+def _play(
+    reference: Reference, around: Surroundings, model: Model, name: str, *, whole: bool
+) -> Verified:
+    """Play a model on the text on the accelerator; `whole`: the last layer computes all tokens.
 
-    Raises
-    ------
-    Different
-        A bit differs, the inference failed, nothing was compared, or the report is not of this
-        case.
+    Different where a bit differs, the inference failed, nothing was compared, or the report is not
+    of this case.
     """
-    config = program.config
-    width = config.stream_width
-    interval = -(-width // min(around.stream_bytes or width, width))
-    case = Case(inferences=(inference,), interval=interval, row_latency=around.row_latency)
-    path, report = around.folder / f"{inference.name}.npz", around.folder / f"{inference.name}.json"
-    record = around.folder / f"{inference.name}.activity.npz"
-    write_case(path, case)
-    files = {"CASE": path, "REPORT": report, "ACTIVITY": record}
-    begin = time.perf_counter()
-    run_bench(
-        WHOLE,
-        around.simulator,
-        config,
-        testcases=["case"],
-        env={name: str(file.resolve()) for name, file in files.items()},
-        waves=around.waves,
+    tokens = reference.tokens
+    program = compile_model(model, around.config, whole_last_layer=whole)
+    inference = accelerator_inference(program, model, tokens.ids, tokens.types, name=name)
+    width = program.config.stream_width
+    interval = ceil_div(width, min(around.options.stream_bytes or width, width))
+    case = Case(inferences=(inference,), interval=interval, row_latency=around.options.row_latency)
+    path, report, record = (
+        around.folder / f"{name}.{end}" for end in ("npz", "json", "activity.npz")
     )
+    write_case(path, case)
+    begin = time.perf_counter()
+    around.run(WHOLE, "case", {"CASE": path, "REPORT": report, "ACTIVITY": record})
     seconds = time.perf_counter() - begin
     try:
         told = json.loads(report.read_bytes())
@@ -134,13 +120,7 @@ def _play(program: Program, inference: Inference, around: Surroundings) -> Verif
 
 
 def _activity(path: Path, case: str, facts: dict[str, Any]) -> Record:
-    """The record of an inference whose report is `facts`; it must be of the same case.
-
-    Raises
-    ------
-    Different
-        It is missing, of another case, or contradicts the accelerator's own counters.
-    """
+    """The record of an inference whose report is `facts`; Different where it is not of it."""
     try:
         record = activity.read(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -150,78 +130,48 @@ def _activity(path: Path, case: str, facts: dict[str, Any]) -> Record:
     return record
 
 
-def play_accelerator(reference: Reference, config: Config, around: Surroundings) -> Verified:
-    """The whole model on the text; its `result` is the logits, int64, in golden's shape.
-
-    Raises
-    ------
-    Different
-        As stated for `Verified`, and where the logits are not those of `reference`.
-    """
-    model, tokens = reference.quantized.model, reference.tokens
-    program = compile_model(model, config, whole_last_layer=around.whole_last_layer)
-    inference = accelerator_inference(program, model, tokens.ids, tokens.types, name="text")
-    played = _play(program, inference, around)
-    found, golden = played.result.reshape(-1), reference.golden["logits"]
-    _equal("the logits", found, golden.reshape(-1))
-    logits = found.reshape(golden.shape)
-    return Verified(program, played.facts, played.seconds, logits, played.activity)
+def play_accelerator(reference: Reference, around: Surroundings) -> Verified:
+    """The whole model on the text; Different also where its logits are not those of `reference`."""
+    model, whole = reference.quantized.model, around.options.whole_last_layer
+    played = _play(reference, around, model, "text", whole=whole)
+    golden, found = reference.golden["logits"], played.result.reshape(-1)
+    if not np.array_equal(found, golden.reshape(-1)):
+        said = f"RTL gave {_few(found)}, the golden model says {_few(golden)}"
+        raise Different(f"the logits: {said}")
+    return replace(played, result=found.reshape(golden.shape))
 
 
-def play_attention(reference: Reference, config: Config, around: Surroundings) -> Verified:
-    """The model cut after its first layer, all of whose row tiles are computed.
-
-    Raises
-    ------
-    Different
-        As stated for `Verified`.
-    """
-    model, tokens = reference.quantized.model, reference.tokens
-    first = replace(model, layers=model.layers[:1], shape=replace(model.shape, layers=1))
-    program = compile_model(first, config, whole_last_layer=True)
-    inference = accelerator_inference(program, first, tokens.ids, tokens.types, name="layer.0")
-    return _play(program, inference, around)
-
-
-def play_vectors(
-    reference: Reference, unit: str, config: Config, around: Surroundings
-) -> tuple[list[PassedTest], int]:
-    """A unit's bench on its vectors of the text: its tests, and how many values it compared.
-
-    Raises
-    ------
-    Different
-        A value differs, or there is none.
-    ValueError
-        No vectors of that unit can be cut.
-    """
-    tokens = reference.tokens
-    types, attend = tuple(map(int, tokens.types)), (1,) * len(tokens.ids)
-    sequence = Sequence(tuple(map(int, tokens.ids)), types, attend, reference.text[:60])
-    folder = around.folder / "vectors"
+def play_attention(reference: Reference, around: Surroundings) -> Verified:
+    """The model cut after its first layer, all of whose row tiles are computed."""
     model = reference.quantized.model
-    vectors.write(folder, model, [sequence], [unit], vectors.LIMIT, {})
-    values = sum(
-        tensor.values.size
-        for vector in vectors.read(folder, unit)
-        for tensor in vector.outputs.values()
-    )
-    if not values:
+    first = replace(model, layers=model.layers[:1], shape=replace(model.shape, layers=1))
+    return _play(reference, around, first, "layer.0", whole=True)
+
+
+def play_vectors(reference: Reference, around: Surroundings) -> dict[str, Any]:
+    """The figures of a unit's bench on its vectors of the text.
+
+    Different where a value differs, or there is none; ValueError where no vectors of that unit can
+    be cut.
+    """
+    begin = time.perf_counter()
+    unit, config, folder = around.options.unit, around.config, around.folder / "vectors"
+    sequence = sequence_of(reference.tokens, reference.text)
+    counts = vectors.write(folder, reference.quantized.model, [sequence], [unit], vectors.LIMIT, {})
+    if not counts[unit]["output"]:
         raise Different("nothing was compared")
-    tests = run_bench(
-        unit,
-        around.simulator,
-        config,
-        testcases=["real_reviews"],
-        env={"VECTORS": str(folder.resolve())},
-        waves=around.waves,
-    )
-    return tests, values
-
-
-def _equal(what: str, actual: np.ndarray, golden: np.ndarray) -> None:
-    if actual.shape != golden.shape or (actual != golden).any():
-        raise Different(f"{what}: RTL gave {_few(actual)}, the golden model says {_few(golden)}")
+    tests = around.run(unit, "real_reviews", {"VECTORS": folder})
+    return {
+        "unit": unit,
+        "simulator": around.options.simulator,
+        "lanes": config.lanes,
+        "columns": config.tile_columns,
+        "tokens": len(sequence.ids),
+        "cycles": sum(round(test.simulated_ns / 10) for test in tests),
+        "values compared": counts[unit]["output"],
+        "mismatches": 0,
+        "seconds": round(time.perf_counter() - begin, 1),
+    }
 
 
 def _few(values: np.ndarray) -> str:

@@ -21,26 +21,17 @@ def recorded(
     reviews: Sequence[tuple[Model, Tokens]] = (),
     limit: int = vectors.LIMIT,
 ) -> Record:
-    """The bench of a unit without streams on Icarus, with vectors of the reviews.
+    """The bench of a unit without streams on Icarus, with vectors of the reviews; as `run_bench`.
 
-    Parameters
-    ----------
-    limit
-        Values or rows that are cut out of each tensor of a review.
-
-    Raises
-    ------
-    SimulatorError, BenchError
-        As `sim.bench.run_bench`.
+    limit: values or rows that are cut out of each tensor of a review.
     """
     with tempfile.TemporaryDirectory(prefix="bert2rtl-record-") as folder:
         file = Path(folder) / "pins"
         env = {"RECORD": str(file)}
         if reviews and design.name in cut.UNITS:
-            env["VECTORS"] = str(Path(folder) / "vectors")
-            (model, _), *_ = reviews
+            env["VECTORS"] = f"{folder}/vectors"
             texts = [review for _, review in reviews]
-            vectors.write(Path(env["VECTORS"]), model, texts, [design.name], limit, {})
+            vectors.write(Path(env["VECTORS"]), reviews[0][0], texts, [design.name], limit, {})
         passed = run_bench(design, "icarus", config, env=env)
         played = dict.fromkeys(test.name.partition("/")[0] for test in passed)
         return Record(file.read_text(encoding="ascii"), list(played))

@@ -21,8 +21,6 @@ from quant.texts.data_file import Review
 class Reference:
     """A text as tokens, with every intermediate of golden and of the float model.
 
-    Attributes
-    ----------
     golden, floats
         Tensors by their names in the trace, `logits` among them; `floats` is None where only the
         quantized model is there.
@@ -38,22 +36,8 @@ class Reference:
     def _answering(self) -> dict[str, np.ndarray]:
         return answering(self.quantized.spec, self.golden)
 
-    def apart(self, tensor: str) -> np.ndarray | None:
-        """Signed distances of a tensor from its float twin, in units of its scale.
-
-        None where the float model has no such tensor.
-        """
-        found = self._twins(tensor)
-        return None if found is None else found[0] - found[1]
-
-    def spread(self, tensor: str) -> float:
-        """Standard deviation of the float twin of a tensor that has one, in units of its scale."""
-        found = self._twins(tensor)
-        assert found is not None, tensor
-        return float(found[1].std())
-
-    def _twins(self, tensor: str) -> tuple[np.ndarray, np.ndarray] | None:
-        """A tensor and its float twin in units of its scale."""
+    def twins(self, tensor: str) -> tuple[np.ndarray, np.ndarray] | None:
+        """A tensor and its float twin in units of its scale; None where there is no such twin."""
         formats = self.quantized.info["tensors"]
         twin = tensor.removesuffix(".x8") + ".norm" if tensor.endswith(".x8") else tensor
         if self.floats is None or tensor not in formats or twin not in self.floats:
@@ -62,24 +46,13 @@ class Reference:
         step = lsb(formats[tensor])
         return values / step, exact / step
 
-    def distance(self, tensor: str) -> tuple[float, float] | None:
-        """Largest and mean distance of a tensor from its float twin, as in `apart`."""
-        found = self.apart(tensor)
-        if found is None:
-            return None
-        apart = np.abs(found)
-        return float(apart.max()), float(apart.mean())
-
 
 def reference(quantized: QuantizedModel, text: Review, tokens: int) -> Reference:
     """Golden and, where the checkpoint is there, the float model on at most `tokens` tokens.
 
     Of an image the quantized model of the Reference has its rows.
 
-    Raises
-    ------
-    ValueError
-        The text is empty.
+    Raises ValueError: The text is empty.
     """
     encoded = quantized.tokens(text.content, text.pair, max_tokens=tokens)
     quantized, (sequence,) = quantized.placed([encoded])

@@ -5,22 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from cli import options as common
 from cli.command import Exit, run_command
 from cli.files import write_json
 from cli.journey import then
-from cli.options import (
-    Parser,
-    add_dask,
-    add_jobs,
-    add_json,
-    add_lanes,
-    add_tokens,
-    positive,
-    whole,
-)
+from cli.options import Parser, positive, whole
 from cli.progress import Bar, stage
 from cli.words import counted
 from cli.workers import each
@@ -40,22 +32,30 @@ from rtl.compile.batches import pack
 from rtl.compile.fit import fitting_model
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES, array
-from sim.machine.inference import Loaded
+from sim.machine.inference import STREAMS, Loaded
 from sim.machine.machine import accelerator
-from sim.options import (
-    add_lane_options,
-    add_memory_options,
-    add_model_options,
-    add_stream_ahead,
-    lanes_of,
-    memory_of,
-    quantized_of,
-)
+from sim.options import add_memory_options, add_model_options, quantized_of
 from sim.phases import CLOCK_MHZ, utilisation
 from sim.report import table
 from sim.share import SHARE, Batch, Setup, simulate
 
 SPLIT = "test"
+ROWS = (
+    ("{inputs} compared", "{texts:,}"),
+    ("with every intermediate", "{traced:,}"),
+    ("inferences", "{inferences:,}"),
+    ("tokens", "{tokens:,}"),
+    ("values compared", "{values:,}"),
+    ("mismatches", "{mismatches:,}"),
+    ("inferences with a problem", "{failed:,}"),
+    ("cycles, mean", "{mean:,.0f}"),
+    ("cycles, total", "{cycles:,}"),
+    ("a second at {mhz} MHz", "{rate:,.0f}"),
+    ("utilisation, tokens", "{utilisation[0]:.1%}"),
+    ("utilisation, row tiles", "{utilisation[1]:.1%}"),
+    ("seconds", "{seconds:.1f}"),
+    ("simulated cycles a second", "{speed:,.0f}"),
+)
 DESCRIPTION = """\
 Run many texts through the simulated accelerator and compare every one with golden.
 
@@ -72,34 +72,10 @@ examples:
 """
 
 
-@dataclass(frozen=True)
-class Regression:
-    """The findings.
-
-    ``values`` are compared: logits of all texts, intermediates of the ``traced`` ones; ``problems``
-    has a line for each inference that failed. ``cycles`` are of all inferences, ``simulated`` with
-    register accesses; ``seconds`` are without the build.
-    """
-
-    task: str
-    texts: int
-    traced: int
-    inferences: int
-    lanes: int
-    columns: int
-    max_tokens: int
-    tokens: int
-    values: int
-    mismatches: int
-    problems: list[str]
-    cycles: int
-    utilisation: tuple[float, float]
-    simulated: int
-    seconds: float
-
-    @property
-    def passed(self) -> bool:
-        return self.texts > 0 and self.values > 0 and not self.mismatches and not self.problems
+def passed(figures: Mapping[str, Any]) -> bool:
+    """Whether there was something to compare, and all was equal."""
+    compared = figures["texts"] > 0 and figures["values"] > 0
+    return compared and not figures["mismatches"] and not figures["problems"]
 
 
 def sample(texts: int, size: int) -> set[int]:
@@ -112,44 +88,39 @@ def read(options: argparse.Namespace) -> list[Text]:
     """The texts that the options name; UserError where they cannot be read."""
     (spec, _), layout = which.of_options(options), layout_of(options)
     options.data = options.data or images.usual(spec.inputs, DEFAULT_DATA)
-    return images.load(
-        spec.inputs, options.data, SPLIT, names=spec.labels, layout=layout, task=spec.task
-    )[: options.texts]
+    given: Any = {"names": spec.labels, "layout": layout, "task": spec.task}
+    return images.load(spec.inputs, options.data, SPLIT, **given)[: options.texts]
 
 
 def regress(
     quantized: QuantizedModel, texts: Sequence[Text], options: argparse.Namespace
-) -> Regression:
-    """Run the texts and compare them.
+) -> dict[str, Any]:
+    """Run the texts and compare them; errors as of the parts it uses.
 
-    Raises
-    ------
-    FitError, SimulatorError, ValueError
-        As the parts it uses.
+    ``values`` are compared: logits of all texts, intermediates of the ``traced`` ones; ``problems``
+    has a line for each inference that failed. ``cycles`` are of all inferences, ``simulated`` with
+    register accesses; ``seconds`` are without the build.
     """
     spec = quantized.spec
     quantized, sequences = quantized.placed(
         [quantized.tokens(text.content, text.pair, max_tokens=options.tokens) for text in texts]
     )
-    lengths = [len(t.ids) for t in sequences]
+    model, lengths = quantized.model, [len(t.ids) for t in sequences]
     longest = max(*lengths, options.batch or 1)
-    config = fitting_model(quantized.model, options.lanes, longest, **lanes_of(options))
-    program = compile_model(quantized.model, config, whole_last_layer=options.whole_last_layer)
+    config = fitting_model(model, options.lanes, longest, columns=options.columns)
+    program = compile_model(model, config, whole_last_layer=options.whole_last_layer)
     stage(f"running golden: {len(sequences):,} {spec.inputs}")
-    golden = golden_fast.run_batch(
-        quantized.model, [t.ids for t in sequences], [t.types for t in sequences]
-    )
+    golden = golden_fast.run_batch(model, [t.ids for t in sequences], [t.types for t in sequences])
     of_texts = texts_of(spec, golden, sequences)
     traced = sample(len(sequences), options.trace_sample)
     setup = Setup(
-        model=quantized.model,
-        loaded=Loaded(program, embedding_table(quantized.model, config.lanes)),
-        memory=memory_of(options),
+        model=model,
+        loaded=Loaded(program, embedding_table(model, config.lanes)),
+        memory={name: getattr(options, name) for name in STREAMS},
         stalls=options.stalls,
     )
-    batches = (
-        pack(program, lengths) if options.batch else [[place] for place in range(len(sequences))]
-    )
+    alone = [[place] for place in range(len(sequences))]
+    batches = pack(program, lengths) if options.batch else alone
     work = [
         Batch(
             number=number,
@@ -160,9 +131,7 @@ def regress(
         )
         for number, batch in enumerate(batches)
     ]
-    shares = {
-        f"inference {first}": work[first : first + SHARE] for first in range(0, len(work), SHARE)
-    }
+    shares = {f"inference {at}": work[at : at + SHARE] for at in range(0, len(work), SHARE)}
     values = mismatches = cycles = simulated = 0
     problems: list[str] = []
     if options.dask is None:
@@ -178,99 +147,66 @@ def regress(
             values += found.compared.total()
             mismatches += found.mismatches.total()
             problems += [f"{batch.name}: {text}" for text in found.problems[:1]]
-    seconds = time.perf_counter() - began
-    return Regression(
-        task=spec.task,
-        texts=len(sequences),
-        traced=len(traced),
-        inferences=len(batches),
-        lanes=config.lanes,
-        columns=config.tile_columns,
-        max_tokens=options.tokens,
-        tokens=sum(lengths),
-        values=values,
-        mismatches=mismatches,
-        problems=problems,
-        cycles=cycles,
-        utilisation=utilisation(program, lengths, cycles),
-        simulated=simulated,
-        seconds=seconds,
-    )
+    return {
+        "task": spec.task,
+        "texts": len(sequences),
+        "traced": len(traced),
+        "inferences": len(batches),
+        "lanes": config.lanes,
+        "columns": config.tile_columns,
+        "max_tokens": options.tokens,
+        "tokens": sum(lengths),
+        "values": values,
+        "mismatches": mismatches,
+        "problems": problems,
+        "cycles": cycles,
+        "utilisation": utilisation(program, lengths, cycles),
+        "simulated": simulated,
+        "seconds": time.perf_counter() - began,
+    }
 
 
-def report(figures: Regression, inputs: str = TEXTS) -> str:
+def report(figures: Mapping[str, Any], inputs: str = TEXTS) -> str:
     """The figures as tables, and the problems, the first ten of them; of which inputs."""
-    a_second = 1e6 * CLOCK_MHZ * figures.texts / figures.cycles
-    rows: list[list[object]] = [
-        [f"{inputs} compared", figures.texts],
-        ["with every intermediate", figures.traced],
-        ["inferences", figures.inferences],
-        ["tokens", figures.tokens],
-        ["values compared", figures.values],
-        ["mismatches", figures.mismatches],
-        ["inferences with a problem", len(figures.problems)],
-        ["cycles, mean", f"{figures.cycles / figures.texts:,.0f}"],
-        ["cycles, total", f"{figures.cycles:,}"],
-        [f"a second at {CLOCK_MHZ} MHz", f"{a_second:,.0f}"],
-        ["utilisation, tokens", f"{figures.utilisation[0]:.1%}"],
-        ["utilisation, row tiles", f"{figures.utilisation[1]:.1%}"],
-        ["seconds", f"{figures.seconds:.1f}"],
-        ["simulated cycles a second", f"{figures.simulated / figures.seconds:,.0f}"],
-    ]
-    lines = [
-        f"{figures.texts:,} {inputs} of up to {figures.max_tokens:,} tokens on "
-        f"{array(figures.lanes, figures.columns)}",
-        "",
-        table(
-            ["", "value"],
-            [[name, value if isinstance(value, str) else f"{value:,}"] for name, value in rows],
-        ),
-        "",
-    ]
-    lines += figures.problems[:10]
-    if len(figures.problems) > 10:
-        lines.append(f"... and {len(figures.problems) - 10} more")
-    lines.append("passed: equal bit for bit" if figures.passed else "FAILED")
-    return "\n".join(lines)
+    problems, shape = figures["problems"], array(figures["lanes"], figures["columns"])
+    further = {
+        "inputs": inputs,
+        "mhz": CLOCK_MHZ,
+        "failed": len(problems),
+        "mean": figures["cycles"] / figures["texts"],
+        "rate": 1e6 * CLOCK_MHZ * figures["texts"] / figures["cycles"],
+        "speed": figures["simulated"] / figures["seconds"],
+    }
+    rows = [[cell.format(**figures, **further) for cell in row] for row in ROWS]
+    more = [f"... and {len(problems) - 10} more"] if len(problems) > 10 else []
+    most = f"{figures['texts']:,} {inputs} of up to {figures['max_tokens']:,} tokens"
+    verdict = "passed: equal bit for bit" if passed(figures) else "FAILED"
+    parts = f"{most} on {shape}\n", table(["", "value"], rows) + "\n", *problems[:10], *more
+    return "\n".join([*parts, verdict])
 
 
 def parser() -> Parser:
     result = Parser("sim.regress", DESCRIPTION, EXAMPLES)
-    result.add_argument(
-        "--texts",
-        "--reviews",
-        type=positive,
-        default=100,
-        metavar="N",
-        help="how many (default: 100)",
-    )
+    many: Any = {"type": positive, "default": 100, "metavar": "N"}
+    result.add_argument("--texts", "--reviews", help="how many (default: 100)", **many)
     add_model_options(result)
-    add_lanes(result, LANES)
-    add_lane_options(result)
-    add_tokens(result, 128)
-    add_jobs(result, "simulations")
-    add_dask(result)
-    result.add_argument(
-        "--trace-sample",
-        type=whole(0),
-        default=20,
-        metavar="N",
-        help="texts whose intermediates are all compared (default: 20)",
-    )
+    common.add_lanes(result, LANES)
+    common.add_columns(result)
+    common.add_tokens(result, 128)
+    common.add_jobs(result, "simulations")
+    common.add_dask(result)
+    what = "texts whose intermediates are all compared (default: 20)"
+    result.add_argument("--trace-sample", type=whole(0), default=20, metavar="N", help=what)
     images.add_data(result, DEFAULT_DATA, " (its test split)")
-    add_memory_options(result)
-    add_stream_ahead(result)
-    result.add_argument(
-        "--batch",
-        type=positive,
-        metavar="TOKENS",
-        help="let texts share an inference, side by side in a token memory of so many tokens "
-        "(default: each alone)",
+    add_memory_options(result, ahead=True)
+    what = (
+        "let texts share an inference, side by side in a token memory of so many tokens (default: "
+        "each alone)"
     )
-    result.add_argument(
-        "--stalls", type=whole(0), metavar="SEED", help="let every stream rest at random"
-    )
-    add_json(result)
+    result.add_argument("--batch", type=positive, metavar="TOKENS", help=what)
+    what = "let every stream rest at random"
+    result.add_argument("--stalls", type=whole(0), metavar="SEED", help=what)
+    common.add_json(result)
     add_columns(result)
     return result
 
@@ -286,13 +222,10 @@ def _run(options: argparse.Namespace) -> int:
     figures = regress(quantized, texts, options)
     print(report(figures, quantized.spec.inputs))
     if options.json:
-        # What depends on the machine stays out: the same texts give the same file.
-        write_json(
-            options.json,
-            {name: value for name, value in asdict(figures).items() if name != "seconds"}
-            | {"passed": figures.passed},
-        )
-    if not figures.passed:
+        facts = figures | {"passed": passed(figures)}
+        del facts["seconds"]  # depends on the machine: the same texts give the same file
+        write_json(options.json, facts)
+    if not passed(figures):
         return Exit.DIFFERENT
     then("rtl.generate", "accelerator", "--lanes", options.lanes, "--fit", directory)
     return Exit.OK

@@ -18,11 +18,12 @@ from cli.errors import Different, ToolError, UserError
 from cli.files import write, write_json
 from cli.journey import then
 from cli.machine import BUILD
-from cli.options import Parser, add_json, add_lanes, add_tokens
+from cli.options import Parser, add_columns, add_json, add_lanes, add_tokens
 
 from quant import which
 from quant.images import data as images
 from quant.model.spec import EncoderSpec
+from quant.quantized_model import QuantizedModel
 from quant.texts.corpora import imdb
 from quant.texts.data_file import Review
 from rtl.compile.fit import fitting_model, fixed_tokens
@@ -31,10 +32,11 @@ from rtl.interface.config import LANES, Config, array
 from sim import play, summary
 from sim.builds import built
 from sim.design import generated
-from sim.options import add_lane_options, add_memory_options, add_model_options, lanes_of, model_of
+from sim.options import add_memory_options, add_model_options, quantized_of
 from sim.page.report import failure_page, run_page, run_picture
-from sim.play import ATTENTION, WHOLE, Surroundings, Verified
+from sim.play import ATTENTION, WHOLE, Verified
 from sim.reference import Reference, reference
+from sim.report import table
 from sim.simulators import SIMULATORS
 from tb.trace import CAUSES
 
@@ -66,41 +68,31 @@ def input_of(spec: EncoderSpec, text: str | None, pair: str | None = None) -> Re
     if text is not None:
         return Review(text, None, pair)
     if spec.given:
-        given = next(images.stream(spec.inputs, images.usual(spec.inputs, "")))
-        return replace(given, pair=pair)
-    review = next(review for review in imdb("test") if len(review.text.split()) >= TOKENS)
-    return replace(review, pair=pair)
+        first = next(images.stream(spec.inputs, images.usual(spec.inputs, "")))
+    else:
+        first = next(review for review in imdb("test") if len(review.text.split()) >= TOKENS)
+    return replace(first, pair=pair)
 
 
 def parser() -> Parser:
     result = Parser("sim.run", DESCRIPTION, EXAMPLES)
-    result.add_argument(
-        "--text",
-        "--review",
-        dest="review",
-        metavar="TEXT",
-        help="of a model of images or rows the file of one (default: a review of the test split, "
-        "or an image of it)",
+    what = (
+        "of a model of images or rows the file of one (default: a review of the test split, or an "
+        "image of it)"
     )
+    result.add_argument("--text", "--review", dest="review", metavar="TEXT", help=what)
     result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
-    result.add_argument(
-        "--unit",
-        default=WHOLE,
-        help=f"default: {WHOLE}, the whole model; {ATTENTION}: its first layer on the {WHOLE}",
-    )
+    what = f"default: {WHOLE}, the whole model; {ATTENTION}: its first layer on the {WHOLE}"
+    result.add_argument("--unit", default=WHOLE, help=what)
     add_model_options(result)
     add_lanes(result, LANES)
-    add_lane_options(result)
+    add_columns(result)
     add_tokens(result, TOKENS)
     result.add_argument("--simulator", default="verilator", choices=sorted(SIMULATORS))
     add_memory_options(result)
     result.add_argument("--waves", action="store_true", help="record every signal as FST")
-    result.add_argument(
-        "--html",
-        type=Path,
-        metavar="FILE",
-        help="the page of a run of the whole model (default: beside the figures)",
-    )
+    what = "the page of a run of the whole model (default: beside the figures)"
+    result.add_argument("--html", type=Path, metavar="FILE", help=what)
     result.add_argument("--svg", type=Path, metavar="FILE", help="its timeline alone, as a picture")
     add_json(result, OUT / "report.json")
     return result
@@ -112,63 +104,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
-    if options.unit != ATTENTION:
-        unit(options.unit)
-    if (options.html or options.svg) and options.unit != WHOLE:
-        name = "--html" if options.html else "--svg"
-        raise UserError(f"{name} shows a run of the whole model: leave --unit {options.unit} away")
+    name = options.unit
+    if name != ATTENTION:
+        unit(name)
+    if (options.html or options.svg) and name != WHOLE:
+        given = "--html" if options.html else "--svg"
+        raise UserError(f"{given} shows a run of the whole model: leave --unit {name} away")
     with _building(options):
-        directory, quantized = model_of(options)
-    given = input_of(quantized.spec, options.review, options.pair)
-    review = given.text
+        directory = quantized_of(options)
+        checkpoint = None if options.model is None else which.local(options.model)
+        quantized = QuantizedModel.load(directory, checkpoint)
+    review = input_of(quantized.spec, options.review, options.pair)
     fixed = fixed_tokens(quantized.model, quantized.info)
     tokens = fixed if fixed and options.tokens == TOKENS else options.tokens
-    text = reference(quantized, given, tokens)
-    quantized, shown = text.quantized, " ".join(review.split())
-    cut = f", {text.tokens.dropped} more cut" if text.tokens.dropped else ""
-    config = fitting_model(
-        quantized.model, options.lanes, len(text.tokens.ids), **lanes_of(options)
-    )
-    kind = quantized.spec.inputs[:-1]
-    print(f"{kind:8}{shown[:300]}{'...' if len(shown) > 300 else ''}")
+    text = reference(quantized, review, tokens)
+    quantized, tokens = text.quantized, len(text.tokens.ids)
+    config = fitting_model(quantized.model, options.lanes, tokens, columns=options.columns)
+    shown = " ".join(review.text.split())
+    print(f"{quantized.spec.inputs[:-1]:8}{shown[:300]}{'...' if len(shown) > 300 else ''}")
     if options.pair is not None:
         print(f"pair    {' '.join(options.pair.split())[:300]}")
-    print(f"tokens  {len(text.tokens.ids)}{cut}")
+    cut = f", {text.tokens.dropped} more cut" if text.tokens.dropped else ""
+    print(f"tokens  {tokens}{cut}")
     print(f"model   {directory}, INT8 of {quantized.info['checkpoint']['directory']}")
     shape = array(config.lanes, config.tile_columns)
-    print(f"unit    {options.unit}, {shape}, {options.simulator}\n", flush=True)
-    stem = f"{options.unit}-{config.lanes}x{config.tile_columns}-{options.simulator}"
-    fst = OUT / f"{stem}-waves" / f"{options.unit}.fst"
+    print(f"unit    {name}, {shape}, {options.simulator}\n", flush=True)
+    stem = f"{name}-{config.lanes}x{config.tile_columns}-{options.simulator}"
+    fst = OUT / f"{stem}-waves" / f"{name}.fst"
+    # What has no neighbours (/dev/stdout) has its page in OUT.
+    beside = options.json.with_suffix(".html") if options.json.suffix else OUT / "report.html"
+    page = options.html or beside
     with play.own_folder() as folder:
-        around = Surroundings(
-            simulator=options.simulator,
-            folder=folder,
-            waves=folder / fst.name if options.waves else None,
-            stream_bytes=options.stream_bytes,
-            row_latency=options.row_latency,
-            whole_last_layer=options.whole_last_layer,
-        )
         try:
-            figures, played = _figures(options.unit, text, config, around)
+            figures, played = _figures(text, play.Surroundings(options, config, folder))
         except Different as error:
-            if options.unit == WHOLE:
-                write(_page(options), failure_page(review, str(error)))
+            if name == WHOLE:
+                write(page, failure_page(review.text, str(error)))
             raise
         seconds = time.perf_counter() - begin
-        report = {
-            "unit": options.unit,
-            "simulator": options.simulator,
-            "lanes": config.lanes,
-            "columns": config.tile_columns,
-            "tokens": len(text.tokens.ids),
-            "text": review,
-            "pair": options.pair,
-            "total_seconds": seconds,
-            "stall_causes": CAUSES,
-            **figures,
-        }
+        facts = {"unit": name, "simulator": options.simulator, "lanes": config.lanes}
+        facts |= {"columns": config.tile_columns, "tokens": tokens, "text": review.text}
+        facts |= {"pair": options.pair, "total_seconds": seconds, "stall_causes": CAUSES}
+        report = facts | figures
         if played is not None:
-            write(_page(options), run_page(text, played, report))
+            write(page, run_page(text, played, report))
             if options.svg:
                 write(options.svg, run_picture(played))
         write_json(options.json, report)
@@ -177,7 +156,7 @@ def _run(options: argparse.Namespace) -> int:
             (folder / fst.name).replace(fst)
     print(f"\nEvery bit equal to the golden model. {seconds:.0f} s; figures in {options.json}")
     if played is not None:
-        print(f"the run, cycle by cycle: {_page(options)}")
+        print(f"the run, cycle by cycle: {page}")
     if options.waves:
         print(f"waves: {fst}; open it with: gtkwave {fst}, or surfer {fst}")
     if played is not None:
@@ -216,28 +195,15 @@ def build_ahead(config: Config, simulator: str, waves: bool) -> None:
             pass
 
 
-def _page(options: argparse.Namespace) -> Path:
-    """Where the page of the run goes; what has no neighbours (/dev/stdout) has it in OUT."""
-    if options.html:
-        found: Path = options.html
-        return found
-    beside = options.json.with_suffix(".html")
-    return beside if options.json.suffix else OUT / "report.html"
-
-
-def _figures(
-    name: str, text: Reference, config: Config, around: Surroundings
-) -> tuple[dict[str, Any], Verified | None]:
+def _figures(text: Reference, around: play.Surroundings) -> tuple[dict[str, Any], Verified | None]:
     """Play the text on a unit and print what came of it; of the whole model the inference, too."""
-    if name == WHOLE:
-        played = play.play_accelerator(text, config, around)
+    if around.options.unit == WHOLE:
+        played = play.play_accelerator(text, around)
         return summary.whole_model(text, played), played
-    if name == ATTENTION:
-        return summary.attention(text, play.play_attention(text, config, around)), None
-    begin = time.perf_counter()
-    tests, values = play.play_vectors(text, name, config, around)
-    seconds = time.perf_counter() - begin
-    line = summary.unit_vectors(name, text, config, around.simulator, tests, values, seconds)
+    if around.options.unit == ATTENTION:
+        return summary.attention(text, play.play_attention(text, around)), None
+    line = play.play_vectors(text, around)
+    print(table(list(line), [list(line.values())]))
     return line, None
 
 

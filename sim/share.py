@@ -20,12 +20,9 @@ SHARE = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What all inferences share.
+    """What all inferences share; `memory` are attributes of an `Inference`.
 
-    memory
-        Attributes of `sim.machine.inference.Inference`.
-    stalls
-        Seed of the rests on every stream; None: none.
+    stalls: seed of the rests on every stream; None: none.
     """
 
     model: Model
@@ -50,13 +47,9 @@ class Batch:
         return f"text {', '.join(map(str, self.texts))} ({tokens} tokens)"
 
 
-Seen = tuple[int, int, Verdict]
-"""Of an inference: cycles, those simulated, and what is wrong."""
-
-
-def simulate(setup: Setup, share: Sequence[Batch]) -> list[Seen]:
-    """What these inferences showed; errors as for `Machine`."""
-    found: list[Seen] = []
+def simulate(setup: Setup, share: Sequence[Batch]) -> list[tuple[int, int, Verdict]]:
+    """Cycles, those simulated, and what is wrong of each inference; errors as for `Machine`."""
+    found = []
     config = setup.loaded.program.config
     with Machine(accelerator(config), config) as machine:
         for place, batch in enumerate(share):

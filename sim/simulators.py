@@ -28,18 +28,9 @@ class SimulatorError(ToolError):
 
 
 def check(simulator: str) -> None:
-    """Refuse an unknown or missing simulator.
-
-    Raises
-    ------
-    ValueError
-        No simulator is called `simulator`.
-    SimulatorError
-        It is not installed.
-    """
+    """Refuse an unknown simulator (UserError), or one that is not installed (SimulatorError)."""
     if simulator not in SIMULATORS:
-        choice = " or ".join(SIMULATORS)
-        raise UserError(f"no simulator is called {simulator!r}: choose {choice}")
+        raise UserError(f"no simulator is called {simulator!r}: choose {' or '.join(SIMULATORS)}")
     found = verilator.executable() if simulator == "verilator" else shutil.which("iverilog")
     if found is None:
         raise SimulatorError(f"{simulator} is not installed: run `make setup` first")
@@ -48,10 +39,8 @@ def check(simulator: str) -> None:
 def version(simulator: str) -> str:
     """First line of what the simulator says of itself."""
     check(simulator)
-    if simulator == "verilator":
-        command = [str(verilator.executable()), "--version"]
-    else:
-        command = ["iverilog", "-V"]
+    of_verilator = [str(verilator.executable()), "--version"]
+    command = of_verilator if simulator == "verilator" else ["iverilog", "-V"]
     answer = subprocess.run(command, capture_output=True, text=True)
     return answer.stdout.partition("\n")[0].strip()
 
@@ -84,6 +73,6 @@ def runner(simulator: str) -> Runner:
     return found
 
 
-def tail(log: Path, lines: int = 60) -> str:
+def tail(log: Path) -> str:
     """The end of a log; empty when there is none."""
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-60:]) if log.exists() else ""

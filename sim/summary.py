@@ -9,23 +9,13 @@ import numpy as np
 
 from quant.measure.metrics import cosines
 from quant.measure.tasks import task_of
-from rtl.interface.config import Config
-from sim.bench import PassedTest
-from sim.phases import (
-    CLOCK_MHZ,
-    Phase,
-    phases,
-    work,
-)
+from sim.phases import CLOCK_MHZ, Phase, phases, work
 from sim.play import Verified
 from sim.reference import Reference
 from sim.report import table
 
-
-def kept(facts: dict[str, Any]) -> dict[str, Any]:
-    """The figures of an inference for JSON."""
-    names = ("cycles", "active", "stalls", "operations", "compared", "mismatches")
-    return {name: facts[name] for name in names if name in facts}
+KEPT = ("cycles", "active", "stalls", "operations", "compared", "mismatches")
+"""Facts of an inference that go into the JSON."""
 
 
 def whole_model(text: Reference, played: Verified) -> dict[str, Any]:
@@ -33,9 +23,9 @@ def whole_model(text: Reference, played: Verified) -> dict[str, Any]:
     facts, program = played.facts, played.program
     tokens = len(text.tokens.ids)
     said = verdicts(text, played.result)
-    print(table(*_said_table(text, said)), "\n")
+    print(_said_table(text, said), "\n")
     rows = phases(program, tokens, facts["operations"])
-    print(table(*phase_table(rows, facts, text)))
+    print(phase_table(rows, facts, text))
     if text.floats is not None:
         print("largest, mean: distance from the float model in units of the tensor's scale")
     useful, cycles = work(program, tokens), facts["cycles"]
@@ -55,7 +45,7 @@ def whole_model(text: Reference, played: Verified) -> dict[str, Any]:
         "utilisation": ideal / cycles,
         "milliseconds": microseconds / 1000,
         "simulation_seconds": played.seconds,
-        **kept(facts),
+        **{name: facts[name] for name in KEPT},
     }
 
 
@@ -64,106 +54,79 @@ def verdicts(text: Reference, rtl: np.ndarray) -> list[dict[str, Any]]:
 
     Of a model that makes embeddings: the cosine with golden's.
     """
-    spec, scale = text.quantized.spec, text.quantized.logit_scale
-    task = task_of(spec)
-    golden = text.golden["logits"]
-    found: list[tuple[str, np.ndarray, np.ndarray]] = [
-        ("golden", golden * scale, golden),
-        ("RTL", rtl * scale, rtl),
-    ]
+    spec, golden = text.quantized.spec, text.golden["logits"]
+    task, scale = task_of(spec), text.quantized.logit_scale
+    found: list[tuple[str, np.ndarray, Any]] = [("golden", golden, scale), ("RTL", rtl, scale)]
     if text.floats is not None:
-        found.insert(0, ("float", text.floats["logits"], text.floats["logits"]))
-    if task.measure == "cosine":
+        found.insert(0, ("float", text.floats["logits"], 1))
 
-        def vector(outputs: np.ndarray) -> np.ndarray:
-            return spec.kept(np.atleast_2d(outputs), [len(np.atleast_2d(outputs))])
+    def vector(outputs: np.ndarray) -> np.ndarray:
+        return spec.kept(np.atleast_2d(outputs), [len(np.atleast_2d(outputs))])
 
-        return [
-            {"model": name, "cosine": float(cosines(vector(logits), vector(golden))[0])}
-            for name, _, logits in found
-        ]
-    return [
-        {
-            "model": name,
-            **task_of(spec).answer(spec, text.tokens, np.asarray(scaled, np.float32), logits),
-            "logits": task.numbers(spec, text.tokens, logits),
-        }
-        for name, scaled, logits in found
-    ]
+    def said(logits: np.ndarray, scale: Any) -> dict[str, Any]:
+        if task.measure == "cosine":
+            return {"cosine": float(cosines(vector(logits), vector(golden))[0])}
+        answer = task.answer(spec, text.tokens, np.asarray(logits * scale, np.float32), logits)
+        return {**answer, "logits": task.numbers(spec, text.tokens, logits)}
+
+    return [{"model": name, **said(logits, scale)} for name, logits, scale in found]
 
 
-def _said_table(
-    text: Reference, said: Sequence[dict[str, Any]]
-) -> tuple[list[str], list[list[object]]]:
-    """Headings and lines: a line a model; of a class for every token a line a word."""
+def _said_table(text: Reference, said: Sequence[dict[str, Any]]) -> str:
+    """A line a model; of a class for every token a line a word."""
     spec, task = text.quantized.spec, task_of(text.quantized.spec)
+    models = [one["model"] for one in said]
     if task.measure == "cosine":
         headings = ["model", f"cosine with golden, {spec.outputs} numbers"]
-        return headings, [[one["model"], f"{one['cosine']:.6f}"] for one in said]
+        return table(headings, [[one["model"], f"{one['cosine']:.6f}"] for one in said])
     if "words" in said[0]:
-        columns = [one["labels"] for one in said] + [
-            [f"{share:.2%}" for share in said[-1]["probabilities"]]
-        ]
-        headings = ["word", *(one["model"] for one in said), "of RTL's"]
-        return headings, [list(line) for line in zip(said[0]["words"], *columns, strict=True)]
+        shares = [f"{share:.2%}" for share in said[-1]["probabilities"]]
+        columns = said[0]["words"], *(one["labels"] for one in said), shares
+        return table(["word", *models, "of RTL's"], list(zip(*columns, strict=True)))
     if "answer" in said[0]:
         cells = [[one["model"], one["answer"], f"{one['score']:.2%}"] for one in said]
-        return ["model", "answer", "probability"], cells
-    if "values" in said[0]:
-        return ["model", *spec.labels, "integers"], _rows(said, "values", "{:.4f}")
-    lines = _rows(said, "probabilities", "{:.2%}")
-    for line, one in zip(lines, said, strict=True):
-        line.insert(1, task.said(one))
-    return ["model", task.key, *spec.labels, "logits"], lines
-
-
-def _rows(said: Sequence[dict[str, Any]], shown: str, form: str) -> list[list[object]]:
-    def number(value: float) -> str:
-        return f"{value:.4f}" if isinstance(value, float) else str(value)
-
-    return [
+        return table(["model", "answer", "probability"], cells)
+    values = "values" in said[0]
+    shown, form = ("values", "{:.4f}") if values else ("probabilities", "{:.2%}")
+    rows = [
         [
             one["model"],
+            *([] if values else [task.said(one)]),
             *(form.format(value) for value in one[shown].values()),
-            " ".join(map(number, one["logits"].values())),
+            " ".join(
+                f"{x:.4f}" if isinstance(x, float) else str(x) for x in one["logits"].values()
+            ),
         ]
         for one in said
     ]
+    keys = ([], "integers") if values else ([task.key], "logits")
+    return table(["model", *keys[0], *spec.labels, keys[1]], rows)
 
 
-def phase_table(
-    rows: Sequence[Phase], facts: dict[str, Any], text: Reference
-) -> tuple[list[str], list[list[object]]]:
-    """Headings and lines: a line a phase, and the total."""
-    headings = [
-        "phase",
-        "cycles",
-        "ideal",
-        "utilisation",
-        "values",
-        "mismatches",
-        "largest",
-        "mean",
-    ]
+def phase_table(rows: Sequence[Phase], facts: dict[str, Any], text: Reference) -> str:
+    """A line a phase, and the total."""
+    headings = ["phase", "cycles", "ideal", "utilisation"]
+    headings += ["values", "mismatches", "largest", "mean"]
     compared, mismatches = facts["compared"], facts["mismatches"]
     lines: list[list[object]] = []
     for row in rows:
-        apart = [d for tensor in row.tensors if (d := text.distance(tensor))]
+        found = [pair for tensor in row.tensors if (pair := text.twins(tensor))]
+        apart = np.abs(found[-1][0] - found[-1][1]) if found else None
         lines.append(
             [
                 row.name,
                 row.cycles,
-                None if row.ideal is None else round(row.ideal),
-                None if not row.cycles or row.ideal is None else f"{row.ideal / row.cycles:.1%}",
+                round(row.ideal) if row.ideal is not None else None,
+                f"{row.ideal / row.cycles:.1%}" if row.cycles and row.ideal is not None else None,
                 sum(compared.get(tensor, 0) for tensor in row.tensors),
                 sum(mismatches.get(tensor, 0) for tensor in row.tensors),
-                f"{apart[-1][0]:.2f}" if apart else None,
-                f"{apart[-1][1]:.3f}" if apart else None,
+                None if apart is None else f"{apart.max():.2f}",
+                None if apart is None else f"{apart.mean():.3f}",
             ]
         )
     total, wrong = sum(compared.values()), sum(mismatches.values())
     lines.append(["total", facts["cycles"], None, None, total, wrong, None, None])
-    return headings, lines
+    return table(headings, lines)
 
 
 def attention(text: Reference, played: Verified) -> dict[str, Any]:
@@ -172,30 +135,6 @@ def attention(text: Reference, played: Verified) -> dict[str, Any]:
     rows = phases(played.program, len(text.tokens.ids), facts["operations"])
     wanted = {f"layer.0.{name}" for name in ("q", "k", "v", "attend")}
     rows = [row for row in rows if row.name in wanted]
-    print(table(*phase_table(rows, facts, text)))
-    return {"phases": [row.as_dict() for row in rows], **kept(facts)}
-
-
-def unit_vectors(
-    unit: str,
-    text: Reference,
-    config: Config,
-    simulator: str,
-    tests: Sequence[PassedTest],
-    values: int,
-    seconds: float,
-) -> dict[str, Any]:
-    """One line: what the unit's bench did."""
-    line: dict[str, Any] = {
-        "unit": unit,
-        "simulator": simulator,
-        "lanes": config.lanes,
-        "columns": config.tile_columns,
-        "tokens": len(text.tokens.ids),
-        "cycles": sum(round(test.simulated_ns / 10) for test in tests),
-        "values compared": values,
-        "mismatches": 0,
-        "seconds": round(seconds, 1),
-    }
-    print(table(list(line), [list(line.values())]))
-    return line
+    print(phase_table(rows, facts, text))
+    figures = {name: facts[name] for name in KEPT}
+    return {"phases": [row.as_dict() for row in rows], **figures}

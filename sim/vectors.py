@@ -16,6 +16,7 @@ from cli.words import counted
 
 from golden.model import Model
 from quant.calibrate import DEFAULT_DATA
+from quant.foreign.tokenizer import Tokens
 from quant.images import data as images
 from quant.model.spec import EncoderSpec
 from quant.quantized_model import QuantizedModel
@@ -38,6 +39,12 @@ examples:
 """
 
 
+def sequence_of(tokens: Tokens, text: str) -> Sequence:
+    """The tokens of a text, all of which attend."""
+    ids = tuple(tokens.ids.tolist())
+    return Sequence(ids, tuple(tokens.types.tolist()), (1,) * len(ids), text[:60])
+
+
 def sequences_of(
     texts: Arguments[Review], quantized: QuantizedModel, tokens: int
 ) -> tuple[Model, list[Sequence]]:
@@ -45,20 +52,14 @@ def sequences_of(
 
     The model is that of `quantized`, with the rows of these inputs where they bring rows.
     """
-    its, encoded = quantized.placed(
-        [quantized.tokens(text.content, text.pair, tokens) for text in texts]
-    )
-    found = []
-    for text, tokens_of in zip(texts, encoded, strict=True):
-        ids, types = tuple(tokens_of.ids.tolist()), tuple(tokens_of.types.tolist())
-        found.append(Sequence(ids, types, (1,) * len(ids), text.text[:60]))
-    return its.model, found
+    encoded = [quantized.tokens(text.content, text.pair, tokens) for text in texts]
+    its, placed = quantized.placed(encoded)
+    return its.model, [sequence_of(one, text.text) for one, text in zip(placed, texts, strict=True)]
 
 
 def samples(spec: EncoderSpec, count: int) -> list[Review]:
     """`count` reviews of IMDB, or images where the model takes these, evenly spaced."""
-    data = images.usual(spec.inputs, DEFAULT_DATA)
-    found = images.load(spec.inputs, data)
+    found = images.load(spec.inputs, images.usual(spec.inputs, DEFAULT_DATA))
     if not 1 <= count <= len(found):
         raise UserError(f"--samples {count}: it must lie in 1..{len(found)}")
     return [found[i * len(found) // count] for i in range(count)]
@@ -68,29 +69,15 @@ def _parser() -> Parser:
     parser = Parser("sim.vectors", DESCRIPTION, EXAMPLES)
     add_model_options(parser)
     source = parser.add_mutually_exclusive_group()
-    source.add_argument(
-        "--text",
-        action="append",
-        help="a text, or the file of an image or of rows; may be given several times",
-    )
-    source.add_argument(
-        "--samples",
-        type=positive,
-        default=2,
-        metavar="N",
-        help="number of IMDB reviews, or of images (default: %(default)s)",
-    )
+    what = "a text, or the file of an image or of rows; may be given several times"
+    source.add_argument("--text", action="append", help=what)
+    what = "number of IMDB reviews, or of images (default: %(default)s)"
+    source.add_argument("--samples", type=positive, default=2, metavar="N", help=what)
     add_tokens(parser, 128)
-    parser.add_argument(
-        "--unit", choices=[*UNITS, "all"], default="all", help="which vectors (default: all)"
-    )
-    parser.add_argument(
-        "--limit",
-        type=positive,
-        default=vectors.LIMIT,
-        metavar="N",
-        help="values or rows of a vector, evenly spaced (default: %(default)s)",
-    )
+    what = "which vectors (default: all)"
+    parser.add_argument("--unit", choices=[*UNITS, "all"], default="all", help=what)
+    what = "values or rows of a vector, evenly spaced (default: %(default)s)"
+    parser.add_argument("--limit", type=positive, default=vectors.LIMIT, metavar="N", help=what)
     out = BUILD / "vectors"
     parser.add_argument("--out", type=Path, default=out, metavar="DIR", help=f"default: {out}")
     add_json(parser)

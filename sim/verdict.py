@@ -16,7 +16,7 @@ from golden.model import Model
 from rtl.compile.program import Program
 from rtl.interface.operation import Error
 from sim.cycles.model import Prediction, predict
-from sim.machine.inference import Inference
+from sim.machine.inference import STREAMS, Inference
 from sim.machine.result import Result
 from tb.compare import Comparison
 from tb.expected import expected_writes
@@ -25,8 +25,6 @@ from tb.trace import CAUSES
 
 OPERATIONS = 256
 """Steps of a program up to which the number of an operation is its own."""
-
-
 PREDICTIONS = 2_000
 """That are kept."""
 
@@ -35,8 +33,7 @@ PREDICTIONS = 2_000
 class Verdict:
     """What is wrong, a line each; empty when every bit and cycle is right.
 
-    compared, mismatches
-        Values, and how many of them differ, by tensor.
+    By tensor how many values were ``compared``, and how many are ``mismatches``.
     """
 
     problems: tuple[str, ...]
@@ -60,10 +57,8 @@ def verdict(
     Compared are all logits, where a trace was recorded every write of every named intermediate, and
     without rests the counters and the cycles of every operation.
 
-    logits
-        What golden says of them, where that is known.
-    exact
-        Whether its sources were ready when it began.
+    ``logits`` are what golden says of them, where that is known; ``exact`` is whether its sources
+    were ready when it began.
     """
     comparison, problems = Comparison(), list(result.wrong)
     inference = result.inference
@@ -74,9 +69,16 @@ def verdict(
         problems.append(f"ended with the error {result.error.name if known else result.code}")
     else:
         traces, wanted = _golden(inference, model, logits)
-        problems += _logits(result, wanted, comparison)
+        if result.logits.size != wanted.size:
+            problems.append(f"{result.logits.size} logits came, golden has {wanted.size}")
+        else:
+            comparison.compared["logits"] += wanted.size
+            if wrong := int((result.logits != wanted).sum()):
+                comparison.mismatches["logits"] += wrong
+                said, due = result.logits.tolist(), wanted.tolist()
+                problems.append(f"logits are {said}, golden says {due}")
         if result.writes:
-            compare(result, program, traces, comparison)
+            _compare(result, program, traces, comparison)
             problems += filter(None, [comparison.problem, comparison.message()])
         if exact and inference.exact:
             problems += unpredicted(result, program)
@@ -92,8 +94,7 @@ def failure(result: Result) -> str:
         f"{tokens}"
     )
     if result.beyond >= 0:
-        rows = len(inference.table)
-        return f"row {result.beyond} was asked for, the table has {rows}"
+        return f"row {result.beyond} was asked for, the table has {len(inference.table)}"
     if result.end == "too long":
         return f"still at it after {inference.longest} cycles"
     if result.end == "hang":
@@ -109,9 +110,8 @@ def failure(result: Result) -> str:
     if result.code:
         return f"failed, but gave {result.logits.size} logits" if result.logits.size else ""
     taken = result.model_taken, result.tokens_taken, len(result.lasts)
-    if taken != (words, tokens, len(inference.lengths)):
-        return f"ended well with words left: {streams}, {len(result.lasts)} logits with `last`"
-    return ""
+    left = f"ended well with words left: {streams}, {len(result.lasts)} logits with `last`"
+    return "" if taken == (words, tokens, len(inference.lengths)) else left
 
 
 def _golden(
@@ -129,22 +129,8 @@ def _golden(
     return traces, logits.reshape(-1)
 
 
-def _logits(result: Result, wanted: np.ndarray, comparison: Comparison) -> Iterator[str]:
-    if result.logits.size != wanted.size:
-        yield f"{result.logits.size} logits came, golden has {wanted.size}"
-        return
-    comparison.compared["logits"] += wanted.size
-    wrong = int((result.logits != wanted).sum())
-    comparison.mismatches["logits"] += wrong
-    if wrong:
-        yield f"logits are {result.logits.tolist()}, golden says {wanted.tolist()}"
-
-
-def compare(
-    result: Result,
-    program: Program,
-    traces: list[dict[str, np.ndarray]],
-    comparison: Comparison,
+def _compare(
+    result: Result, program: Program, traces: list[dict[str, np.ndarray]], comparison: Comparison
 ) -> None:
     """Every write of a traced inference beside golden's traces of its sequences.
 
@@ -160,20 +146,12 @@ _predictions: dict[tuple[object, ...], tuple[Program, Prediction]] = {}
 
 def _predicted(inference: Inference, program: Program) -> Prediction:
     """Kept for as long as the program: many inferences are as long as others."""
-    memory = inference.stream_bytes, inference.stream_ahead, inference.row_latency
-    key = id(program), inference.lengths, *memory
+    streams = {name: getattr(inference, name) for name in STREAMS}
+    key = id(program), inference.lengths, *streams.values()
     if key not in _predictions:
         if len(_predictions) >= PREDICTIONS:
             _predictions.clear()
-        rate, ahead, latency = memory
-        found = predict(
-            program,
-            inference.lengths,
-            stream_bytes=rate,
-            stream_ahead=ahead,
-            row_latency=latency,
-        )
-        _predictions[key] = program, found
+        _predictions[key] = program, predict(program, inference.lengths, **streams)
     return _predictions[key][1]
 
 
@@ -186,7 +164,7 @@ def unpredicted(result: Result, program: Program) -> Iterator[str]:
     if wrong:
         yield f"not as predicted: {', '.join(wrong)}"
     phases = [(p.number, p.first, p.last, p.active, p.stalls) for p in said.phases]
-    shown = [(o.number, o.first, o.last, o.active, o.stalls) for o in result.operations]
+    shown = result.operations
     if len(program.steps) <= OPERATIONS and phases != shown:
         place = next(i for i, pair in enumerate(zip_longest(phases, shown)) if pair[0] != pair[1])
         yield f"operation {place} of the inference is {shown[place : place + 1]}, not as predicted"

@@ -1,4 +1,4 @@
-"""The trace ports of the engine: every write recorded."""
+"""The trace ports of the accelerator: every write recorded."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tb.trace import TRACE_PORTS
 
 
 class Monitor:
-    """Records what the trace ports of a unit show.
+    """Records what the trace ports show.
 
     Parameters
     ----------
     sheet
-        Data sheet of the unit: which trace ports there are, and their layouts.
+        Data sheet: the layouts of the ports.
     stalls
         Also record why the array reads no operand.
     """
@@ -27,23 +27,20 @@ class Monitor:
     def __init__(self, dut: Any, sheet: dict[str, Any], *, stalls: bool = False) -> None:
         self.dut, self.ports = dut, sheet["ports"]
         self.watched = ("active", "operation", *(("stall",) if stalls else ()))
-        self.groups = [group for group in TRACE_PORTS if group[0] in self.ports]
         self.recorded: dict[str, Recorded] = {}
-        #: (cycle, value) of every change of these ports, where the unit has them.
+        #: (cycle, value) of every change of these ports.
         self.changes: dict[str, list[tuple[int, int]]] = {}
         self.clear()
 
     def clear(self) -> None:
         """Forget everything: the next inference begins."""
         self.recorded = {}
-        for name in (name for _, _, names in self.groups for name in names):
+        for name in (name for _, _, names in TRACE_PORTS for name in names):
             facts = self.ports[f"trace_{name}"]
             element, length = facts.get("element", facts), facts.get("length", 1)
             self.recorded[name] = Recorded(element["width"], element["signed"], length)
         self.changes = {
-            name: [(now(), int(getattr(self.dut, f"trace_{name}").value))]
-            for name in self.watched
-            if f"trace_{name}" in self.ports
+            name: [(now(), int(getattr(self.dut, f"trace_{name}").value))] for name in self.watched
         }
 
     @property
@@ -53,7 +50,7 @@ class Monitor:
 
     def watch(self) -> list[Any]:
         """The coroutines that record."""
-        return [*starmap(self._group, self.groups), *map(self._changes, self.changes)]
+        return [*starmap(self._group, TRACE_PORTS), *map(self._changes, self.changes)]
 
     async def _group(self, name: str, where: str | None, names: tuple[str, ...]) -> None:
         dut = self.dut
@@ -81,12 +78,7 @@ class Monitor:
             self.changes[name].append((now(), int(handle.value)))
 
     def operations(self, names: Sequence[str], start: int) -> list[dict[str, Any]]:
-        """First and last cycle with an operand (counted from `start`), and how many, by operation.
-
-        Empty where the unit does not show its operation.
-        """
-        if not {"active", "operation"} <= set(self.changes):
-            return []
+        """First and last cycle with an operand (from `start` on), and how many, by operation."""
         events = sorted(
             (cycle, order, name, value)
             for name, changes in self.changes.items()

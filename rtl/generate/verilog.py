@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 from amaranth.back import rtlil
-from amaranth.hdl import Elaboratable, Shape, ShapeCastable
+from amaranth.hdl import Elaboratable, Shape
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -97,20 +97,14 @@ class _Named(Elaboratable):
 
 
 def shape_facts(shape: object) -> dict[str, object]:
-    """Width and signedness of a shape; for a layout also where each part lies (offset in bits)."""
-    facts: dict[str, object] = {"width": Shape.cast(shape).width}
+    """Width of a shape; its signedness, or length and element of an array."""
+    cast = Shape.cast(shape)
+    facts: dict[str, object] = {"width": cast.width}
     if isinstance(shape, data.ArrayLayout):
         facts["length"] = shape.length
         facts["element"] = shape_facts(shape.elem_shape)
-    elif isinstance(shape, data.Layout):
-        facts["fields"] = {
-            str(name): {"offset": field.offset} | shape_facts(field.shape) for name, field in shape
-        }
     else:
-        cast = Shape.cast(shape)
         facts["signed"] = cast.signed
-        if isinstance(shape, ShapeCastable) and isinstance(shape, type):
-            facts["enum"] = shape.__name__
     return facts
 
 

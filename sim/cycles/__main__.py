@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import product
+from typing import Any
 
 from cli.command import Exit, run_command
 from cli.errors import UserError
 from cli.files import write_json
 from cli.options import LANES as DEFAULT_LANES
-from cli.options import Parser, add_json, positive
+from cli.options import Parser, add_columns, add_json, positive
 from cli.progress import progress, stage
 
 from golden.model import Model
@@ -31,12 +31,9 @@ from sim.cycles.sweep import Case
 from sim.estimate import performance
 from sim.machine.inference import Loaded
 from sim.options import (
-    add_lane_options,
     add_memory_options,
     add_model_options,
-    add_stream_ahead,
     lane_number,
-    lanes_of,
     listed,
     quantized_of,
     shape_of,
@@ -73,6 +70,7 @@ examples:
 """
 TEXTS = 1000
 TOKENS = 128
+SETTINGS = "columns", "whole_last_layer", "stream_ahead", "row_latency"
 WORDS = ("bias", "rotary", "gated", "local")
 """What may follow the sizes of --shape."""
 
@@ -92,39 +90,27 @@ def _shape(text: str) -> str:
 def _parser() -> Parser:
     result = Parser("sim.cycles", DESCRIPTION, EXAMPLES)
     add_model_options(result)
-    result.add_argument(
-        "--shape",
-        type=_shape,
-        metavar="LAYERS,HIDDEN,FFN",
-        help="random integers of this shape in place of a model, heads of 64 channels: 12,768,3072 "
-        "is BERT-Base; ,bias adds MPNet's position bias, ,rotary,gated,local what ModernBERT has",
+    what = (
+        "random integers of this shape in place of a model, heads of 64 channels: 12,768,3072 is "
+        "BERT-Base; ,bias adds MPNet's position bias, ,rotary,gated,local what ModernBERT has"
     )
-    result.add_argument(
-        "--lanes",
-        type=listed(lane_number),
-        default=[DEFAULT_LANES],
-        metavar="N",
-        help=f"some of {_listed(LANES)} (default: {DEFAULT_LANES})",
+    result.add_argument("--shape", type=_shape, metavar="LAYERS,HIDDEN,FFN", help=what)
+    lanes: Any = {"type": listed(lane_number), "default": [DEFAULT_LANES], "metavar": "N"}
+    what = f"some of {_listed(LANES)} (default: {DEFAULT_LANES})"
+    result.add_argument("--lanes", help=what, **lanes)
+    add_columns(result)
+    many = listed(positive)
+    what = f"default: {TOKENS}, or an image's"
+    result.add_argument("--tokens", type=many, metavar="L", help=what)
+    add_memory_options(result, stream_bytes=many, ahead=True)
+    what = (
+        "also simulate the Verilog on random tokens: every logit and every write must be golden's, "
+        "every counter as predicted"
     )
-    add_lane_options(result)
-    result.add_argument(
-        "--tokens", type=listed(positive), metavar="L", help=f"default: {TOKENS}, or an image's"
-    )
-    add_memory_options(result, stream_bytes=listed(positive))
-    add_stream_ahead(result)
-    result.add_argument(
-        "--play",
-        action="store_true",
-        help="also simulate the Verilog on random tokens: every logit and every write must be "
-        "golden's, every counter as predicted",
-    )
+    result.add_argument("--play", action="store_true", help=what)
     texts = result.add_argument_group("texts a second")
-    texts.add_argument(
-        "--batch",
-        type=listed(positive),
-        metavar="TOKENS",
-        help="cut texts to --tokens, play each alone and as many at once as TOKENS hold",
-    )
+    what = "cut texts to --tokens, play each alone and as many at once as TOKENS hold"
+    texts.add_argument("--batch", type=many, metavar="TOKENS", help=what)
     texts.add_argument("--data", metavar="NAME", help="a corpus or file (default: imdb)")
     texts.add_argument("--texts", type=positive, metavar="N", help=f"default: {TEXTS}")
     add_bus_options(result)
@@ -161,18 +147,12 @@ def _batches(options: argparse.Namespace) -> None:
     data = options.data or images.usual(spec.inputs, DEFAULT_DATA)
     texts = images.load(spec.inputs, data, task=spec.task)[: options.texts or TEXTS]
     model, directory, fixed = shape_of(options)
-    cut = {
-        tokens: [len(encode(spec, its, t.content, t.pair, tokens).ids) for t in texts]
+    cut = [
+        [len(encode(spec, its, t.content, t.pair, tokens).ids) for t in texts]
         for tokens in _lengths(options, fixed)
-    }
-    settings = {
-        "choices": lanes_of(options),
-        "whole_last_layer": options.whole_last_layer,
-        "stream_ahead": options.stream_ahead,
-        "row_latency": options.row_latency,
-    }
-    rates = options.stream_bytes or [None]
-    plan = list(product(cut.values(), options.lanes, rates, options.batch))
+    ]
+    settings = {name: getattr(options, name) for name in SETTINGS}
+    plan = list(product(cut, options.lanes, options.stream_bytes or [None], options.batch))
     found = [
         batches.measure(model, lengths, lanes, memory, stream_bytes=rate, **settings)
         for lengths, lanes, rate, memory in progress(plan, "predicting", "settings")
@@ -180,17 +160,15 @@ def _batches(options: argparse.Namespace) -> None:
     print(batches.report(found))
     if options.json:
         inputs = {"model": str(directory), "data": data, "clock_mhz": CLOCK_MHZ}
-        write_json(options.json, [inputs | asdict(each) for each in found])
+        write_json(options.json, [inputs | each for each in found])
 
 
 def _lengths(options: argparse.Namespace, fixed: int = 0) -> list[int]:
     """Those of --tokens; of a model of images, whose inputs are all `fixed` tokens, that alone."""
     found: list[int] = options.tokens or [fixed or TOKENS]
     if fixed and found != [fixed]:
-        raise UserError(
-            f"--tokens is {_listed(found)}: an image of this model has {fixed} tokens, of which "
-            "none can be cut: leave --tokens away"
-        )
+        what = f"an image of this model has {fixed} tokens, of which none can be cut"
+        raise UserError(f"--tokens is {_listed(found)}: {what}: leave --tokens away")
     return found
 
 
@@ -230,8 +208,7 @@ def _case(
     if options.play:
         stage(f"playing {tokens:,} tokens on {config.lanes} x {config.tile_columns}")
         loaded = Loaded(program, embedding_table(model, config.lanes))
-        memory = streams | {"stream_bytes": rate}
-        played = sweep.play(loaded, model, tokens, memory)
+        played = sweep.play(loaded, model, tokens, streams | {"stream_bytes": rate})
     width = rate or config.stream_width
     return Case(config, tokens, width, found, played), {"stream_bytes": width} | streams
 
@@ -245,7 +222,7 @@ def _run(options: argparse.Namespace) -> int:
     cases: list[Case] = []
     written: list[dict[str, object]] = []
     for lanes in options.lanes:
-        config = fitting_model(model, lanes, max(lengths), **lanes_of(options))
+        config = fitting_model(model, lanes, max(lengths), columns=options.columns)
         program = compile_model(model, config, whole_last_layer=options.whole_last_layer)
         for tokens, rate in product(lengths, options.stream_bytes or [None]):
             case, memory = _case(options, model, program, tokens, rate)
@@ -258,7 +235,7 @@ def _run(options: argparse.Namespace) -> int:
         print("", *sweep.said(cases), sep="\n")
     if options.json:
         write_json(options.json, written[0] if len(written) == 1 else written)
-    wrong = any(case.played and case.played.problem for case in cases)
+    wrong = any(case.played and case.played["problem"] for case in cases)
     return Exit.DIFFERENT if wrong else Exit.OK
 
 

@@ -50,14 +50,9 @@ class Array:
     ) -> int:
         """Start a tile of `length` operands; returns the cycle of its last one.
 
-        conditions
-            (cause of the stall, first cycle in which it is over), in the issuer's order.
-        passed
-            Row tiles that the walker passes behind it, a cycle each.
-        drain
-            Cycles that its columns take to drain.
-        low
-            The first of two passes: it is not drained.
+        Its `conditions` are (cause of the stall, first cycle in which it is over), in the issuer's
+        order; the walker passes `passed` row tiles behind it, a cycle each; its columns take
+        `drain` cycles to drain, but those of the first of two passes (`low`) are not drained.
         """
         earlier, latest = self.started
         made = max(self.made, earlier + 1)  # one tile is offered and one waits behind it
@@ -87,7 +82,10 @@ class Array:
             found, last, stalls = self._apart(), self.last, dict(self.tally)
             self.tile(length, drain=drain)
             if self._apart() == found:
-                self._pass(left * (self.last - last))
+                later, (earlier, latest) = left * (self.last - last), self.started
+                self.started = earlier + later, latest + later
+                self.made, self.last = self.made + later, self.last + later
+                self.drains += later
                 self.active += left * length
                 for cause, cycles in stalls.items():
                     self.tally[cause] += left * (self.tally[cause] - cycles)
@@ -97,11 +95,3 @@ class Array:
         """The times on which a tile depends, before the latest operand; and what drains."""
         times = (self.made, *self.started, self.drains)
         return (*(self.last - time for time in times), self.drain, self.busy)
-
-    def _pass(self, cycles: int) -> None:
-        """All times are so much later."""
-        earlier, latest = self.started
-        self.started = earlier + cycles, latest + cycles
-        self.made += cycles
-        self.last += cycles
-        self.drains += cycles

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import starmap
 from typing import Any
@@ -17,46 +16,23 @@ from sim.phases import CLOCK_MHZ, utilisation
 from sim.report import table
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """All texts on one accelerator.
-
-    ``stream_bytes`` come in a cycle, ``memory`` is the most tokens of a batch. Cycles: ``whole`` of
-    each text alone with the whole last layer, ``alone`` of each alone, ``batched`` in batches.
-    ``utilisation`` is products / (N x M) / batched: of the tokens, and with whole row tiles.
-    """
-
-    lanes: int
-    columns: int
-    stream_bytes: int
-    memory: int
-    texts: int
-    tokens: int
-    whole: int
-    alone: int
-    batched: int
-    batches: int
-    utilisation: tuple[float, float]
-
-    def row(self) -> dict[str, object]:
-        """A line of the table, by heading."""
-        ways = {"whole": self.whole, "alone": self.alone, "batched": self.batched}
-        second = CLOCK_MHZ * 1e6 * self.texts
-        tokens, row_tiles = self.utilisation
-        return {
-            "lanes": self.lanes,
-            "columns": self.columns,
-            "bytes/cycle": self.stream_bytes,
-            "batch": self.memory,
-            "texts": self.texts,
-            "mean tokens": f"{self.tokens / self.texts:.1f}",
-            **{way: f"{second / cycles:,.0f}" for way, cycles in ways.items()},
-            "of whole": f"{self.whole / self.batched:.2f}",
-            "of alone": f"{self.alone / self.batched:.2f}",
-            "inferences": self.batches,
-            "tokens": f"{tokens:.1%}",
-            "row tiles": f"{row_tiles:.1%}",
-        }
+def _row(of: Mapping[str, Any]) -> dict[str, object]:
+    """A line of the table, by heading."""
+    second = CLOCK_MHZ * 1e6 * of["texts"]
+    tokens, row_tiles = of["utilisation"]
+    return {
+        "lanes": of["lanes"],
+        "columns": of["columns"],
+        "bytes/cycle": of["stream_bytes"],
+        "batch": of["memory"],
+        "texts": of["texts"],
+        "mean tokens": f"{of['tokens'] / of['texts']:.1f}",
+        **{way: f"{second / of[way]:,.0f}" for way in ("whole", "alone", "batched")},
+        **{f"of {way}": f"{of[way] / of['batched']:.2f}" for way in ("whole", "alone")},
+        "inferences": of["batches"],
+        "tokens": f"{tokens:.1%}",
+        "row tiles": f"{row_tiles:.1%}",
+    }
 
 
 def measure(
@@ -65,56 +41,53 @@ def measure(
     lanes: int,
     memory: int,
     *,
-    choices: Mapping[str, int | None] = {},
+    columns: int | None = None,
     whole_last_layer: bool = False,
     stream_bytes: int | None = None,
     **streams: Any,
-) -> Measurement:
-    """Predict the cycles of texts of these lengths.
+) -> dict[str, Any]:
+    """Predict the cycles of texts of these lengths, alone and in a token memory of `memory` tokens.
 
-    memory
-        Tokens that the token memory holds.
-    choices
-        Of the configuration, as `rtl.compile.fit.fitting` takes them.
-    whole_last_layer
-        Alone and batched the last layer computes all tokens.
-    stream_bytes, streams
-        As `sim.cycles.model.predict` takes them.
+    Cycles: ``whole`` of each text alone with the whole last layer, ``alone`` of each alone,
+    ``batched`` in batches; the last two with `whole_last_layer` as the first. ``utilisation`` is
+    products / (N x M) / batched: of the tokens, and with whole row tiles. Others are as `predict`
+    takes them.
     """
 
     def compiled(tokens: int, whole_last_layer: bool) -> Program:
-        config = fitting_model(model, lanes, tokens, **choices)
+        config = fitting_model(model, lanes, tokens, columns=columns)
         return compile_model(model, config, whole_last_layer=whole_last_layer)
 
     def counted(program: Program) -> Callable[..., int]:
+        @cache
         def cycles(*batch: int) -> int:
             return predict(program, batch, stream_bytes=stream_bytes, **streams).cycles
 
-        return cache(cycles)
+        return cycles
 
     whole = compiled(max(lengths), True)
     alone = whole if whole_last_layer else compiled(max(lengths), False)
     together = compiled(max(memory, *lengths), whole_last_layer)
     batches = [[lengths[place] for place in batch] for batch in pack(together, lengths)]
     batched = sum(starmap(counted(together), batches))
-    return Measurement(
-        lanes=lanes,
-        columns=whole.config.tile_columns,
-        stream_bytes=stream_bytes or whole.config.stream_width,
-        memory=memory,
-        texts=len(lengths),
-        tokens=sum(lengths),
-        whole=sum(map(counted(whole), lengths)),
-        alone=sum(map(counted(alone), lengths)),
-        batched=batched,
-        batches=len(batches),
-        utilisation=utilisation(together, lengths, batched),
-    )
+    return {
+        "lanes": lanes,
+        "columns": whole.config.tile_columns,
+        "stream_bytes": stream_bytes or whole.config.stream_width,
+        "memory": memory,
+        "texts": len(lengths),
+        "tokens": sum(lengths),
+        "whole": sum(map(counted(whole), lengths)),
+        "alone": sum(map(counted(alone), lengths)),
+        "batched": batched,
+        "batches": len(batches),
+        "utilisation": utilisation(together, lengths, batched),
+    }
 
 
-def report(found: Sequence[Measurement]) -> str:
+def report(found: Sequence[Mapping[str, Any]]) -> str:
     """A line per measurement."""
-    rows = [each.row() for each in found]
+    rows = [_row(each) for each in found]
     return (
         f"{table([*rows[0]], [[*row.values()] for row in rows])}\n\nTexts a second at {CLOCK_MHZ} "
         "MHz. whole, alone: each in an inference of its own, with the whole last layer and as "

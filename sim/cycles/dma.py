@@ -30,17 +30,12 @@ ROWS, MODEL = 0, 1
 
 @dataclass
 class Client:
-    """A client of the read master, with its buffer: `Bursts` and `Words` of rtl/dma.
-
-    bursts
-        Beats of each burst still to be asked for, as words that each beat completes.
-    offer
-        From this cycle on the next burst is offered.
-    """
+    """A client of the read master, with its buffer: `Bursts` and `Words` of rtl/dma."""
 
     free: int  # beats of the buffer
+    # Beats of each burst still to be asked for, as words that each beat completes.
     bursts: deque[list[int]] = field(default_factory=deque)
-    offer: int = 0
+    offer: int = 0  # from this cycle on the next burst is offered
     words: deque[int] = field(default_factory=deque)  # of each beat in the memory of the buffer
     held: int = -1  # words left in the beat at its output; -1: none is there
     offered: bool = False  # a word, by the output register
@@ -87,14 +82,9 @@ class Client:
 
 
 class Fetch:
-    """Read master, memory and buffers; `now` is the next cycle.
+    """Read master, memory of that `latency` and buffers; `now` is the next cycle.
 
-    Parameters
-    ----------
-    latency
-        Of the memory.
-    model
-        Address and words of the stream.
+    model: address and words of the stream.
     """
 
     def __init__(self, bus: Bus, config: Config, latency: int, model: tuple[int, int]) -> None:
@@ -165,11 +155,7 @@ class StreamWords(Words):
 
 
 class MemoryRows(Rows):
-    """The embedding rows from memory.
-
-    rows
-        Numbers of the rows in the order in which they are asked for.
-    """
+    """The embedding rows from memory; `rows` are their numbers as they are asked for."""
 
     def __init__(
         self, fetch: Fetch, base: int, row_bytes: int, rows: Iterator[int], steps: int
@@ -187,25 +173,16 @@ class MemoryRows(Rows):
         fetch, client = self.fetch, self.fetch.clients[ROWS]
         needed = count * self.words
         while needed:
-            now = fetch.now
-            if (
-                self.left
-                and now >= max(self.ask, self.free)
-                and (self.asked * self.words - self.got < MAX_PENDING)
-            ):
+            now, pending = fetch.now, self.asked * self.words - self.got
+            if self.left and now >= max(self.ask, self.free) and pending < MAX_PENDING:
                 self.left -= 1
                 self.asked += 1
                 self.ask = now + 1 + (0 if self.asked % 2 else Memory.latency)
-                self.regions.append(
-                    (now + 1 + self.steps, self.base + next(self.rows) * self.row_bytes)
-                )
+                address = self.base + next(self.rows) * self.row_bytes
+                self.regions.append((now + 1 + self.steps, address))
                 self.free = 1 << 62
-            if (
-                self.regions
-                and self.regions[0][0] <= now
-                and not client.bursts
-                and client.offer - 1 <= now
-            ):
+            free = not client.bursts and client.offer - 1 <= now
+            if free and self.regions and self.regions[0][0] <= now:
                 _, address = self.regions.popleft()
                 client.cut(fetch.bus, fetch.lanes, address, self.words)
                 client.offer = now + 2
@@ -240,23 +217,10 @@ def predict_dma(
 ) -> Prediction:
     """The cycles of one inference of the accelerator with DMA.
 
-    Parameters
-    ----------
-    program
-        A compiled model; its configuration is the accelerator's.
-    ids, types
-        The sequence; all its tokens were written before the start.
-    lengths
-        Tokens of each sequence of a batch; None: it is one.
-    bus, latency
-        The read master, and the memory: see above.
-    address
-        Where the image lies.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range, or the program computes no logits.
+    All tokens, of `ids` and `types`, were written before the start; `lengths` are those of the
+    sequences of a batch. `bus` and `latency` are of the read master and of the memory, in which the
+    image lies at `address`. UserError where a parameter is out of range, or the program computes no
+    logits.
     """
     lengths = [len(ids)] if lengths is None else lengths
     checked(program, lengths, "latency", latency)

@@ -12,7 +12,7 @@ sink behave as `sim.cycles.sources` says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -34,25 +34,18 @@ from rtl.interface.config import ceil_div
 from rtl.primitives.memory import Memory
 from sim.cycles.array import Array
 from sim.cycles.norm import Taken, normalise
-from sim.cycles.sources import BufferedWords, Rows, Words
+from sim.cycles.sources import Rows, Words
 from sim.phases import macs
 from tb.trace import CAUSES
 
 
 @dataclass(frozen=True)
 class Phase:
-    """One operation on the array.
+    """One operation on the array; number, name and opcode are those of its step in the program.
 
-    number, name, opcode
-        Of its step in the program.
-    first, last
-        Cycles of its first and last operand.
-    active
-        Operands read, a cycle each.
-    stalls
-        Cycles without an operand right before its tiles, by cause.
-    macs
-        See `sim.phases.macs`.
+    ``first`` and ``last`` are the cycles of its first and last operand; it read ``active`` of them.
+    ``stalls`` are cycles without one right before its tiles, by cause; ``macs`` are as in `macs`
+    of `sim.phases`.
     """
 
     number: int
@@ -95,18 +88,14 @@ class Half:
 
 @dataclass
 class Norm:
-    """A NORM in the normalizer, from which `row` of X8 may be read.
+    """A NORM in the normalizer, from which `row` of X8 may be read; `start` is its pulse's cycle.
 
-    start
-        Cycle of LayerNorm's start pulse.
-    written
-        By row tile; empty until the sum that it normalises is scheduled.
+    ``written`` is by row tile, empty until the sum that it normalises is scheduled.
     """
 
     start: int
     channels: int
     rows: int
-    chained: bool
     written: list[int] = field(default_factory=list)
 
     @property
@@ -123,11 +112,7 @@ class Norm:
 
 
 class Inference:
-    """One inference of `program` on a batch, step by step; `predict()` it once.
-
-    lengths
-        Tokens of each sequence.
-    """
+    """One inference of `program` on sequences of these lengths, by steps; `predict()` it once."""
 
     def __init__(self, program: Program, lengths: Sequence[int], words: Words, rows: Rows) -> None:
         self.program, self.lengths, self.words, self.rows = program, lengths, words, rows
@@ -138,8 +123,7 @@ class Inference:
         self.gathered = False  # the first token of each sequence was
         self.ways, self.columns = program.config.ways, program.config.tile_columns
         self.array = Array()
-        self.halves = (Half(), Half())
-        self.turn = 0  # the half to fill next
+        self.halves, self.turn = (Half(), Half()), 0  # and the one to fill next
         self.part = 0  # of the stream's word, the next to be taken
         self.loader = 1  # cycle in which the loader turns to the next descriptor
         self.queue_free = 0
@@ -148,7 +132,6 @@ class Inference:
         self.norms: list[Norm] = []
         self.table_free = 0  # first cycle without a user of the activation table
         self.softmax_finished = 0
-        self.softmax_ready: list[int] = []
         self.phases: list[Phase] = []
 
     def predict(self) -> Prediction:
@@ -165,7 +148,9 @@ class Inference:
                 case Opcode.TABLE:
                     self._table(act, len(step.payload))
                 case Opcode.BIAS | Opcode.ROTARY:
-                    self._planes(act, len(step.payload))
+                    last = self._parts(len(step.payload) // self.lanes, act + 1)
+                    self._rest(last + 1)
+                    self.loader = last + 2
                 case Opcode.NORM:
                     self._norm(step, act)
                 case Opcode.END:
@@ -204,11 +189,6 @@ class Inference:
         self._rest(cycle - 1)
         self.loader = cycle
 
-    def _planes(self, act: int, size: int) -> None:
-        last = self._parts(size // self.lanes, act + 1)
-        self._rest(last + 1)
-        self.loader = last + 2
-
     def _norm(self, step: Step, act: int) -> None:
         channels = step.values["channels"]
         cycle = max(act, self.norms[-1].finished if self.norms else 0) + 1
@@ -219,22 +199,17 @@ class Inference:
             cycle = first + self.lanes
         self._rest(cycle - 1)
         self.loader = cycle + 1
-        norm = Norm(
-            start=max(cycle + 1, self.ready),
-            channels=channels,
-            rows=self.gathered_tiles if Flag.FIRST_TILE in step.flags else self.row_tiles,
-            chained=Flag.CHAINED in step.flags,
-        )
+        rows = self.gathered_tiles if Flag.FIRST_TILE in step.flags else self.row_tiles
+        norm = Norm(max(cycle + 1, self.ready), channels, rows)
         self.norms.append(norm)
-        if norm.chained:
-            self._normalise([norm.start + 1] * norm.rows, [])
+        if Flag.CHAINED in step.flags:
+            self._normalise([norm.start + 1] * rows, [])
 
     def _normalise(self, available: list[int], taken: list[tuple[int, int]]) -> None:
         """Schedule the latest NORM, whose sum is complete row tile by row tile."""
         norm = self.norms[-1]
-        norm.written = normalise(
-            norm.start, available[: norm.rows], norm.channels, self.lanes, Taken(taken)
-        )
+        rows = available[: norm.rows]
+        norm.written = normalise(norm.start, rows, norm.channels, self.lanes, Taken(taken))
 
     def _operation(self, number: int, step: Step, act: int) -> None:
         # The sequencer's queue has room for one operation; the loader goes on once it is in there.
@@ -245,27 +220,13 @@ class Inference:
         fence = attend or gated or Flag.BANK in step.flags
         taken = self.array.begin(max(self.loader, self.ready), fence, 3 if attend else 2)
         self.queue_free = taken + 1
-        match step.opcode:
-            case Opcode.EMBED:
-                self._embed(step)
-            case Opcode.LINEAR:
-                self._linear(step)
-            case _:
-                self._attend(step)
-        array = self.array
-        assert array.first is not None
-        self.phases.append(
-            Phase(
-                number=number,
-                name=step.name,
-                opcode=step.opcode,
-                first=array.first,
-                last=array.last,
-                active=array.active,
-                stalls=array.tally,
-                macs=sum(macs(step, tokens) for tokens in self.lengths),
-            )
+        {Opcode.EMBED: self._embed, Opcode.LINEAR: self._linear}.get(step.opcode, self._attend)(
+            step
         )
+        array, work = self.array, sum(macs(step, tokens) for tokens in self.lengths)
+        assert array.first is not None
+        seen = array.first, array.last, array.active, array.tally
+        self.phases.append(Phase(number, step.name, step.opcode, *seen, work))
 
     def _drain(self, columns: int) -> int:
         """Cycles of a tile that writes columns up to that one: words of N drain whole."""
@@ -292,11 +253,6 @@ class Inference:
         rows = self.gathered_tiles if first else self.row_tiles
         return [(min(row + self.ways, rows) - 1, 0) for row in range(0, rows, self.ways)]
 
-    def _tokens_of_tiles(self) -> Iterator[int]:
-        for tokens in self.lengths:
-            for first in range(0, tokens, self.lanes):
-                yield min(self.lanes, tokens - first)
-
     def _embed(self, step: Step) -> None:
         """Rows into the weight halves, and the tiles that add them."""
         n, channels = self.lanes, step.values["channels"]
@@ -305,7 +261,8 @@ class Inference:
         ask = max(self.loader, self.ready) + 1 + Memory.latency
         self.rows.begin(ask, words, 2 * sum(self.lengths))
         available, writes = [], []
-        for tokens in self._tokens_of_tiles():
+        tiles = (min(n, length - first) for length in self.lengths for first in range(0, length, n))
+        for tokens in tiles:
             half = self.halves[self.turn]
             arrived = self.rows.take(2 * tokens, half.weights_free)
             half.loaded = arrived
@@ -430,25 +387,14 @@ def predict(
     stream_ahead: int = 1,
     row_latency: int = 20,
 ) -> Prediction:
-    """The cycles of one inference.
+    """The cycles of one inference of a compiled model on the accelerator of its configuration.
 
-    Parameters
-    ----------
-    program
-        A compiled model; its configuration is the accelerator's.
-    tokens
-        Length of the sequence, 1 to `program.tokens`; or of each sequence of a batch.
-    stream_bytes
-        Bytes a cycle that the model stream carries; None: whole words, M bytes.
-    stream_ahead
-        Words of it that a buffer in front of the accelerator holds.
-    row_latency
-        Cycles from a request of an embedding row to its first word.
+    UserError where a parameter is out of range, or the program computes no logits.
 
-    Raises
-    ------
-    ValueError
-        A parameter is out of range, or the program computes no logits.
+    `tokens` is the length of the sequence, 1 to `program.tokens`, or of each sequence of a batch.
+    The model stream carries `stream_bytes` a cycle (None: whole words, M bytes) into a buffer of
+    `stream_ahead` words in front of the accelerator; an embedding row's first word comes
+    `row_latency` cycles after its request.
     """
     width = program.config.stream_width
     if stream_ahead < 1:
@@ -458,18 +404,12 @@ def predict(
     lengths = [tokens] if isinstance(tokens, int) else list(tokens)
     checked(program, lengths, "row latency", row_latency)
     gap = ceil_div(width, min(stream_bytes or width, width))
-    words = Words(gap) if stream_ahead == 1 else BufferedWords(gap, stream_ahead)
+    words = Words(gap, stream_ahead)
     return Inference(program, lengths, words, Rows(row_latency)).predict()
 
 
 def checked(program: Program, lengths: Sequence[int], what: str, latency: int) -> None:
-    """Refuse what cannot be predicted.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range, or the program computes no logits.
-    """
+    """Refuse what cannot be predicted (UserError)."""
     check_lengths(program, lengths)
     if latency < 1:
         raise UserError(f"{what} is {latency}: it must be 1 or more")

@@ -10,10 +10,7 @@ from rtl.datapath.layernorm import LayerNorm, constants_ready
 class Taken:
     """The cycles in which the epilogue has the ports of X16.
 
-    Parameters
-    ----------
-    intervals
-        (first, end) of cycles, end excluded, in any order; they may overlap.
+    intervals: (first, end) of cycles, end excluded, in any order; they may overlap.
     """
 
     def __init__(self, intervals: Iterable[tuple[int, int]]) -> None:
@@ -51,16 +48,11 @@ def normalise(
 ) -> list[int]:
     """In which cycle each row tile is written, seen from the cycle after its last word.
 
-    The policy is that of `rtl.datapath.layernorm`: when the read port gets free, pass 2 of the
-    oldest tile if its constants are ready, else pass 1 of the next tile if it is available and
-    fewer than two tiles are between the beginnings of their passes.
-
-    start
-        Cycle of the unit's start pulse.
-    available
-        For each row tile the first cycle in which it may be read.
-    taken
-        When the read port is not LayerNorm's.
+    The start pulse comes in cycle `start`, row tiles may be read from the cycles `available` on,
+    and the read port is not LayerNorm's when it is `taken`. The policy is that of
+    `rtl.datapath.layernorm`: when the port gets free, pass 2 of the oldest tile if its constants
+    are ready, else pass 1 of the next tile if it is available and fewer than two tiles are between
+    the beginnings of their passes.
     """
     written: list[int] = []
     summed: list[int] = []  # last read of pass 1 of each tile

@@ -16,34 +16,15 @@ Behind DMA they are `sim.cycles.dma`'s.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 from rtl.control.embedding import MAX_PENDING
 from rtl.primitives.memory import Memory
 
 
-@dataclass
 class Words:
-    """The model stream without a buffer: a word every `gap` cycles at most."""
+    """The model stream: a word every `gap` cycles at most, up to `ahead` of them in a buffer."""
 
-    gap: int
-    offered: int = 0
-
-    def offer(self, ready: int) -> int:
-        """First cycle from `ready` on in which the next word is there, which stays there."""
-        return max(ready, self.offered)
-
-    def take(self, count: int, ready: int) -> int:
-        """Cycle of the last of `count` words, taken by a unit that is ready from `ready` on."""
-        last = max(ready, self.offered) + (count - 1) * self.gap
-        self.offered = last + self.gap
-        return last
-
-
-class BufferedWords(Words):
-    """The model stream with up to `ahead` words in a buffer, word by word."""
-
-    def __init__(self, gap: int, ahead: int) -> None:
+    def __init__(self, gap: int, ahead: int = 1) -> None:
         self.gap = gap
         self.came = 0  # cycle from which the word that was taken last was there
         self.taken: deque[int] = deque(maxlen=ahead)  # when the last words were taken
@@ -55,9 +36,15 @@ class BufferedWords(Words):
         return max(self.came, room) + self.gap
 
     def offer(self, ready: int) -> int:
+        """First cycle from `ready` on in which the next word is there, which stays there."""
         return max(ready, self._comes(ready))
 
     def take(self, count: int, ready: int) -> int:
+        """Cycle of the last of `count` words, taken by a unit that is ready from `ready` on."""
+        if self.taken.maxlen == 1:  # without a buffer the others follow the first one
+            self.came = self.offer(ready) + (count - 1) * self.gap
+            self.taken.append(self.came)
+            return self.came
         for _ in range(count):
             self.came = self._comes(ready)
             self.taken.append(max(ready, self.came))

@@ -18,27 +18,6 @@ from sim.machine.machine import Machine, accelerator
 from sim.phases import CLOCK_MHZ
 from sim.report import table
 from sim.verdict import verdict
-from tb.trace import CAUSES
-
-
-@dataclass(frozen=True)
-class Played:
-    """An inference of random tokens in the simulated Verilog.
-
-    Attributes
-    ----------
-    cycles
-        Of the register `cycles`.
-    values, mismatches
-        Compared logits and writes of every named intermediate, and how many differ from golden's.
-    problem
-        What is wrong, "" when nothing is.
-    """
-
-    cycles: int
-    values: int
-    mismatches: int
-    problem: str
 
 
 @dataclass(frozen=True)
@@ -49,7 +28,7 @@ class Case:
     tokens: int
     width: int
     prediction: Prediction
-    played: Played | None = None
+    played: dict[str, Any] | None = None
 
     @property
     def layers(self) -> tuple[float, int]:
@@ -58,15 +37,18 @@ class Case:
         macs = sum(phase.macs for phase in found)
         return macs / self.config.macs, found[-1].last - found[0].first + 1
 
+    @property
+    def _place(self) -> dict[str, Any]:
+        n, m = self.config.lanes, self.config.tile_columns
+        return {"lanes": n, "columns": m, "tokens": self.tokens}
+
     def row(self) -> dict[str, object]:
         """A line of a table of inferences, by heading."""
         cycles, dsp = self.prediction.cycles, estimate(self.config)["DSP"]
         ideal, span = self.layers
         macs = ideal * self.config.macs / cycles
         return {
-            "lanes": self.config.lanes,
-            "columns": self.config.tile_columns,
-            "tokens": self.tokens,
+            **self._place,
             "bytes/cycle": self.width,
             "ideal": round(ideal),
             "cycles": cycles,
@@ -74,7 +56,7 @@ class Case:
             "layers": span,
             "ideal/layers": f"{ideal / span:.2%}",
             "a second": f"{1e6 * CLOCK_MHZ / cycles:,.0f}",
-            **{cause: self.prediction.stalls[cause] for cause in CAUSES},
+            **self.prediction.stalls,
             "DSP": dsp,
             "MACs/cycle": round(macs),
             "MACs/cycle/DSP": f"{macs / dsp:.3f}",
@@ -92,7 +74,7 @@ class Case:
                 "ideal": round(share),
                 "utilisation": f"{share / of.cycles:.1%}" if macs else "-",
                 "active": of.active,
-                **{cause: of.stalls[cause] for cause in CAUSES},
+                **of.stalls,
             }
 
         total, phases = self.prediction, self.prediction.phases
@@ -116,9 +98,7 @@ class Case:
         ideal, span = self.layers
         phases = self.prediction.phases
         return {
-            "lanes": self.config.lanes,
-            "columns": self.config.tile_columns,
-            "tokens": self.tokens,
+            **self._place,
             "total_cycles": self.prediction.cycles,
             "active": self.prediction.active,
             "stalls": self.prediction.stalls,
@@ -129,19 +109,17 @@ class Case:
                 asdict(phase) | {"opcode": phase.opcode.name, "cycles": phase.cycles}
                 for phase in phases
             ],
-            "played": self.played and asdict(self.played),
+            "played": self.played,
         }
 
 
-def play(loaded: Loaded, model: Model, tokens: int, memory: Mapping[str, Any]) -> Played:
-    """Play random tokens and hold them to golden and to the prediction.
+def play(loaded: Loaded, model: Model, tokens: int, memory: Mapping[str, Any]) -> dict[str, Any]:
+    """Play random tokens and hold them to golden and to the prediction: `Case.played`.
+
+    The register ``cycles``; the ``values`` (logits and writes of every named intermediate) that
+    were compared, and how many are ``mismatches``; the ``problem``, "" when nothing is wrong.
 
     memory: attributes of `sim.machine.inference.Inference`.
-
-    Raises
-    ------
-    SimulatorError
-        Verilator is missing or refuses the design.
     """
     rng = np.random.default_rng(0)
     ids = rng.integers(model.shape.vocabulary, size=tokens, dtype=np.int32)
@@ -151,18 +129,19 @@ def play(loaded: Loaded, model: Model, tokens: int, memory: Mapping[str, Any]) -
         result = machine.run(loaded.inference(ids, types, trace=True, **memory))
     found = verdict(result, loaded.program, model)
     values, mismatches = found.compared.total(), found.mismatches.total()
-    return Played(result.cycles, values, mismatches, "; ".join(found.problems))
+    counts = {"cycles": result.cycles, "values": values, "mismatches": mismatches}
+    return counts | {"problem": "; ".join(found.problems)}
 
 
 def said(cases: Sequence[Case]) -> list[str]:
     """A line for each that was played."""
     return [
         f"{case.config.lanes} lanes, {case.config.tile_columns} columns, {case.tokens} tokens, "
-        f"{case.width} bytes a cycle: {case.played.cycles:,} cycles in the Verilog, "
-        f"{case.played.values:,} values compared with golden, {case.played.mismatches:,} differ; "
-        + (case.played.problem or "as predicted, equal bit for bit")
+        f"{case.width} bytes a cycle: {played['cycles']:,} cycles in the Verilog, "
+        f"{played['values']:,} values compared with golden, {played['mismatches']:,} differ; "
+        + (played["problem"] or "as predicted, equal bit for bit")
         for case in cases
-        if case.played
+        if (played := case.played)
     ]
 
 

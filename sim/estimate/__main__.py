@@ -18,10 +18,10 @@ from rtl.compile.options import add_fit, fit
 from rtl.interface.config import Config
 from rtl.interface.options import add_config_options, config_of, given
 from sim.estimate.area import estimate, extrapolated, largest_errors
-from sim.estimate.fits import PARTS, Part, shares, verdict
+from sim.estimate.fits import PARTS, shares, verdict
 from sim.estimate.memories import memories
-from sim.estimate.performance import Performance, example, performance
-from sim.options import add_memory_options, add_model_options, clock, shape_of
+from sim.estimate.performance import example, performance
+from sim.options import add_memory_options, add_model_options, shape_of
 from sim.phases import CLOCK_MHZ
 from sim.report import table
 
@@ -42,24 +42,36 @@ examples:
 """
 
 
+AROUND = "stream_bytes", "row_latency", "whole_last_layer"
+TIMES = """
+{cycles:,} cycles for {tokens:,} tokens: {milliseconds:,.2f} ms at {clock:g} MHz, \
+{a_second:,.1f} a second; utilisation {utilisation:.1%}.
+It reads {stream_bytes:,} bytes of command stream and {row_bytes:,} of embedding rows: \
+{megabytes_a_second:,.1f} MB/s on average, {peak_megabytes_a_second:,.0f} MB/s of the stream while \
+weights are loaded.
+"""
+
+
+def _clock(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 10_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no clock: give MHz above 0, up to 10000")
+    return value
+
+
 def _parser() -> Parser:
     result = Parser("sim.estimate", DESCRIPTION, EXAMPLES)
     add_model_options(result)
-    result.add_argument(
-        "--layers",
-        type=whole(1, 48),
-        metavar="N",
-        help="of the encoder without a model, 1 to 48 (default: 2)",
-    )
-    result.add_argument(
-        "--clock",
-        type=clock,
-        default=float(CLOCK_MHZ),
-        metavar="MHZ",
-        help=f"for times (default: {CLOCK_MHZ})",
-    )
-    only = "only this part: " + ", ".join(PARTS)
-    result.add_argument("--part", type=str.upper, choices=PARTS, metavar="NAME", help=only)
+    what = "of the encoder without a model, 1 to 48 (default: 2)"
+    result.add_argument("--layers", type=whole(1, 48), metavar="N", help=what)
+    what = f"for times (default: {CLOCK_MHZ})"
+    mhz = float(CLOCK_MHZ)
+    result.add_argument("--clock", type=_clock, default=mhz, metavar="MHZ", help=what)
+    what = "only this part: " + ", ".join(PARTS)
+    result.add_argument("--part", type=str.upper, choices=PARTS, metavar="NAME", help=what)
     add_memory_options(result)
     add_json(result)
     add_fit(result)
@@ -78,60 +90,20 @@ def _subject(options: argparse.Namespace) -> tuple[Config, Model, str]:
         name = f"an encoder of {layers} layers as large as the limits"
         return config, example(config, layers), name
     if options.layers is not None:
-        raise UserError(
-            f"--layers {options.layers} is for an encoder without a model: leave it away"
-        )
+        what = "is for an encoder without a model: leave it away"
+        raise UserError(f"--layers {options.layers} {what}")
     model, directory, fixed = shape_of(options)
     config = fit(options) if options.fit else sized([model], given(options), fixed)
     return config, model, str(directory)
 
 
-def _resources(needed: dict[str, int], errors: dict[str, float]) -> str:
-    shown = {
-        x: f"{off:.1%} at points not fitted" if off else "0 at every point"
-        for x, off in errors.items()
-    }
-    rows = [[name, number, shown[name]] for name, number in needed.items()]
-    return table(["resource of an ECP5", "estimate", "error"], rows)
-
-
-def _times(found: Performance, clock: float) -> str:
-    return (
-        f"{found.cycles:,} cycles for {found.tokens:,} tokens: {found.milliseconds:,.2f} ms at "
-        f"{clock:g} MHz, {found.a_second:,.1f} a second; utilisation {found.utilisation:.1%}.\n"
-        f"It reads {found.stream_bytes:,} bytes of command stream and {found.row_bytes:,} of "
-        f"embedding rows: {found.megabytes_a_second:,.1f} MB/s on average, "
-        f"{found.peak_megabytes_a_second:,.0f} MB/s of the stream while weights are loaded."
-    )
-
-
-def _print_fits(verdicts: list[dict[str, object]], parts: Sequence[Part], config: Config) -> None:
-    rows: list[list[object]] = []
-    for part, entry in zip(parts, verdicts):
-        cells = [f"{value:.0%}" for value in shares(part, config).values()]
-        rows.append([part.name, part.family, *cells, entry["verdict"]])
-    print(table(["part", "family", "LUT", "FF", "DSP", "block RAM", "does it fit"], rows))
-    if any("ECP5" not in part.family for part in parts):
-        print(
-            "Other families were not fitted, and their error is not known: Xilinx as the ECP5, "
-            "GW2A and MAX 10 more by as much as\nYosys counted on 4 lanes, with two products of "
-            "the array per DSP."
-        )
-
-
 def _run(options: argparse.Namespace) -> None:
     config, model, name = _subject(options)
-    found = performance(
-        config,
-        model,
-        options.clock,
-        stream_bytes=options.stream_bytes,
-        row_latency=options.row_latency,
-        whole_last_layer=options.whole_last_layer,
-    )
+    around = {name: getattr(options, name) for name in AROUND}
+    found = performance(config, model, options.clock, **around)
     needed, errors, beyond = estimate(config), largest_errors(), extrapolated(config)
     parts = [PARTS[name] for name in PARTS if options.part in (None, name)]
-    verdicts: list[dict[str, object]] = [
+    verdicts = [
         {
             "part": part.name,
             "family": part.family,
@@ -140,25 +112,45 @@ def _run(options: argparse.Namespace) -> None:
         }
         for part in parts
     ]
+    off = {
+        kind: f"{x:.1%} at points not fitted" if x else "0 at every point"
+        for kind, x in errors.items()
+    }
     print(", ".join(f"{k} {v}" for k, v in config.as_dict().items() if v is not None))
     print(f"model: {name}\n")
-    print(_resources(needed, errors))
+    rows = [[kind, number, off[kind]] for kind, number in needed.items()]
+    print(table(["resource of an ECP5", "estimate", "error"], rows))
     if beyond:
         print(f"LUT4 and FF are extrapolated: {', '.join(beyond)}.")
-    print(f"\n{_times(found, options.clock)}\n")
-    _print_fits(verdicts, parts, config)
+    print(TIMES.format(clock=options.clock, **found))
+    rows = [
+        [
+            part.name,
+            part.family,
+            *(f"{x:.0%}" for x in shares(part, config).values()),
+            fit["verdict"],
+        ]
+        for part, fit in zip(parts, verdicts)
+    ]
+    print(table(["part", "family", "LUT", "FF", "DSP", "block RAM", "does it fit"], rows))
+    if any("ECP5" not in part.family for part in parts):
+        print(
+            "Other families were not fitted, and their error is not known: Xilinx as the ECP5, "
+            "GW2A and MAX 10 more by as much as\nYosys counted on 4 lanes, with two products of "
+            "the array per DSP."
+        )
     if options.json:
-        used = memories(config)
+        blocks = memories(config)
         facts = {
             "configuration": config.as_dict(),
             "model": name,
             "resources": needed,
             "largest_errors": errors,
             "extrapolated": beyond,
-            "memories": [dataclasses.asdict(m) | {"blocks": m.blocks} for m in used],
-            "memory_bits": sum(memory.bits for memory in used),
+            "memories": [dataclasses.asdict(m) | {"blocks": m.blocks} for m in blocks],
+            "memory_bits": sum(memory.bits for memory in blocks),
             "clock_mhz": options.clock,
-            "performance": dataclasses.asdict(found),
+            "performance": found,
             "fits": verdicts,
         }
         write_json(options.json, facts)

@@ -24,12 +24,8 @@ CELLS, CELLS_OF_A_BIT = 21, 25
 class Memory:
     """`count` memories of `depth` words of `width` bits.
 
-    Attributes
-    ----------
-    lanes
-        Parts of a word that are written apart: a block RAM enables 9 bits or 18, or all.
-    at_once
-        A word is there in the cycle of its address: distributed memory, whatever its size.
+    `lanes` parts of a word are written apart: a block RAM enables 9 bits or 18, or all. Where a
+    word is there `at_once`, in the cycle of its address, it is distributed, whatever its size.
     """
 
     name: str
@@ -91,7 +87,7 @@ class Memory:
 def memories(config: Config) -> tuple[Memory, ...]:
     """Every memory of the accelerator that `config` makes."""
     n, ways, lengths = config.lanes, config.ways, config.tokens.bit_length()
-    halves = 1 + config.precise  # of an activation
+    ends, halves = lengths + config.row_tiles.bit_length() + 1, 1 + config.precise  # of a value
     buffers = power_of_two(config.tokens) + config.tokens
     parameters = Memory("bias, m and s", 8, 2 * ways, 7 * n, at_once=True)
     bias = Memory("position bias", 16 * n, config.bias_heads * config.bias_head_words)
@@ -115,10 +111,5 @@ def memories(config: Config) -> tuple[Memory, ...]:
         Memory("parameters of LayerNorm", 51, config.hidden),
         Memory("logits", 32 * n, config.labels * config.gathered_tiles, lanes=n),
         Memory("lengths", lengths, config.row_tiles, 2, at_once=True),
-        Memory(
-            "lengths in row tiles, too",
-            lengths + config.row_tiles.bit_length() + 1,
-            config.row_tiles,
-            at_once=True,
-        ),
+        Memory("lengths in row tiles, too", ends, config.row_tiles, at_once=True),
     )

@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 
-from golden.model import ROTARY_ONE, Model, Norm, Rotary, Shape, Window
+from golden.model import ROTARY_ONE, Layer, Model, Norm, Rotary, Shape, Window
 from golden.random import random_model
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.command import GATE_SHIFT_MAX
 from rtl.interface.config import Config
 from sim.cycles.model import predict
-
-
-@dataclass(frozen=True, kw_only=True)
-class Performance:
-    """One inference.
-
-    ``cycles`` is the register of that name; ``utilisation`` is products / (N x M) / cycles. Bytes
-    are those that it reads: the command stream and rows of the embedding table. Megabytes are 10^6
-    bytes, ``peak`` that of the stream while weights are loaded as fast as they are used.
-    """
-
-    tokens: int
-    cycles: int
-    utilisation: float
-    milliseconds: float
-    a_second: float
-    stream_bytes: int
-    row_bytes: int
-    megabytes_a_second: float
-    peak_megabytes_a_second: float
 
 
 def performance(
@@ -43,13 +24,13 @@ def performance(
     stream_bytes: int | None = None,
     row_latency: int = 20,
     whole_last_layer: bool = False,
-) -> Performance:
+) -> dict[str, Any]:
     """The figures of the longest sequence that `model` and `config` take.
 
-    Raises
-    ------
-    ValueError
-        The model does not fit the configuration.
+    ``cycles`` is the register of that name; ``utilisation`` is products / (N x M) / cycles. Bytes
+    are those that it reads: the command stream and rows of the embedding table. Megabytes are 10^6
+    bytes, ``peak`` that of the stream while weights are loaded as fast as they are used. ValueError
+    where the model does not fit the configuration.
     """
     width = config.stream_width
     program = compile_model(model, config, whole_last_layer=whole_last_layer)
@@ -58,17 +39,17 @@ def performance(
     seconds = found.cycles / clock_mhz / 1e6
     stream = len(program.stream())
     rows = 2 * tokens * embedding_table(model, config.lanes).shape[1]
-    return Performance(
-        tokens=tokens,
-        cycles=found.cycles,
-        utilisation=sum(phase.macs for phase in found.phases) / config.macs / found.cycles,
-        milliseconds=1e3 * seconds,
-        a_second=1 / seconds,
-        stream_bytes=stream,
-        row_bytes=rows,
-        megabytes_a_second=(stream + rows) / seconds / 1e6,
-        peak_megabytes_a_second=min(stream_bytes or width, width) * clock_mhz,
-    )
+    return {
+        "tokens": tokens,
+        "cycles": found.cycles,
+        "utilisation": sum(phase.macs for phase in found.phases) / config.macs / found.cycles,
+        "milliseconds": 1e3 * seconds,
+        "a_second": 1 / seconds,
+        "stream_bytes": stream,
+        "row_bytes": rows,
+        "megabytes_a_second": (stream + rows) / seconds / 1e6,
+        "peak_megabytes_a_second": min(stream_bytes or width, width) * clock_mhz,
+    }
 
 
 def example(config: Config, layers: int) -> Model:
@@ -76,14 +57,10 @@ def example(config: Config, layers: int) -> Model:
 
     It is post-norm, with heads of 64 channels, as in BERT, where they divide hidden.
 
-    Raises
-    ------
-    ValueError
-        No encoder is so small or so large.
+    Raises ValueError: No encoder is so small or so large.
     """
-    heads = max(1, config.hidden // 64)
-    while config.hidden % heads:
-        heads -= 1
+    most = max(1, config.hidden // 64)
+    heads = next(heads for heads in range(most, 0, -1) if config.hidden % heads == 0)
     shape = Shape(
         layers=layers,
         hidden=config.hidden,
@@ -100,13 +77,12 @@ def example(config: Config, layers: int) -> Model:
 
 def gated(model: Model) -> Model:
     """The model with gates as large as its feed-forward networks, as ModernBERT's."""
-    layers = []
-    for layer in model.layers:
-        linear = layer.ffn.up
-        up = replace(linear, table=None)
-        ffn = replace(layer.ffn, gate=linear, up=up, gate_shift=GATE_SHIFT_MAX)
-        layers.append(replace(layer, ffn=ffn))
-    return replace(model, layers=tuple(layers))
+
+    def with_gate(layer: Layer) -> Layer:
+        gate, up = layer.ffn.up, replace(layer.ffn.up, table=None)
+        return replace(layer, ffn=replace(layer.ffn, gate=gate, up=up, gate_shift=GATE_SHIFT_MAX))
+
+    return replace(model, layers=tuple(map(with_gate, model.layers)))
 
 
 def rotary(model: Model) -> Model:

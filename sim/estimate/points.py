@@ -43,13 +43,7 @@ _HELD_OUT = (
 
 @dataclass(frozen=True)
 class Point:
-    """A synthesised accelerator.
-
-    Attributes
-    ----------
-    resources, array
-        Cells of the whole, and of the array in it; the fit does not use those `held_out`.
-    """
+    """Cells of a synthesised accelerator and of its array; the fit uses none `held_out`."""
 
     config: Config
     resources: dict[str, int]

@@ -50,16 +50,20 @@ def expected(config: Config, bus: Bus | None = None) -> Expected:
         Of an accelerator with DMA, of whose memory side the area is not counted.
     """
     lengths = [tokens for tokens in LENGTHS if tokens <= config.tokens] or [config.tokens]
-    latencies = []
-    programs = []
+    free = {name: getattr(config, name) for name in config.as_dict() if name not in LIMITS}
+    latencies, programs = [], []
     for name, shape in MODELS.items():
         model = model_of(shape)
-        larger = _taking(model, config)
+        tokens = min(config.tokens, model.shape.tokens)
+        needed = sized([model], free | {"tokens": tokens})
+        # The configuration, with limits as large as the model needs.
+        limits = {x: max(getattr(config, x), getattr(needed, x)) for x in LIMITS}
+        larger = replace(config, **limits)
         program = compile_model(model, larger)
         programs.append(program)
-        limits = " ".join(options_of(larger, config))
+        more = " ".join(options_of(larger, config))
         latencies += [
-            Latency(model=name, limits=limits, tokens=n, cycles=predict(program, n).cycles)
+            Latency(model=name, limits=more, tokens=n, cycles=predict(program, n).cycles)
             for n in lengths
         ]
     shipped, width = programs[0], config.stream_width
@@ -84,15 +88,6 @@ def expected(config: Config, bus: Bus | None = None) -> Expected:
             if bus is not None
         },
     )
-
-
-def _taking(model: Model, config: Config) -> Config:
-    """The configuration, with limits as large as the model needs."""
-    free = {name: getattr(config, name) for name in config.as_dict() if name not in LIMITS}
-    tokens = min(config.tokens, model.shape.tokens)
-    needed = sized([model], free | {"tokens": tokens})
-    limits = {name: max(getattr(config, name), getattr(needed, name)) for name in LIMITS}
-    return replace(config, **limits)
 
 
 def _others(config: Config) -> Iterator[Config]:

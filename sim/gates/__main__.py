@@ -43,9 +43,8 @@ WHOLE = "accelerator"
 
 def _parser() -> Parser:
     result = Parser("sim.gates", DESCRIPTION, EXAMPLES)
-    result.add_argument(
-        "units", nargs="*", metavar="UNIT", default=list(UNITS), help="which ones (default: all)"
-    )
+    what = "which ones (default: all)"
+    result.add_argument("units", nargs="*", metavar="UNIT", default=list(UNITS), help=what)
     result.add_argument("--simulator", choices=SIMULATORS, default="verilator", help="verilator")
     add_json(result)
     add_config_options(result)
@@ -66,15 +65,8 @@ def _run(options: argparse.Namespace) -> None:
         start = time.monotonic()
         tests = run_bench(netlist(design), options.simulator, variant="gates")
         cycles = sum(round(test.simulated_ns / 10) for test in tests)
-        rows.append(
-            [
-                design.name,
-                design.configuration,
-                len(tests),
-                cycles,
-                round(time.monotonic() - start, 1),
-            ]
-        )
+        seconds = round(time.monotonic() - start, 1)
+        rows.append([design.name, design.configuration, len(tests), cycles, seconds])
         stage(f"{design.name}: every bit equal in {counted(len(tests), 'tests')}")
     head = ["unit", "configuration", "tests", "cycles", "seconds"]
     if options.json is not None:

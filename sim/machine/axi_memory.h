@@ -1,9 +1,7 @@
 // The accelerator with DMA and its memory, an AXI4 target for reads.
 //
-// Without rests it is exact, so that a cycle model can mirror it: an address is taken in the cycle in
-// which it is offered; the beats of the burst taken in cycle t come one a cycle from cycle t + latency
-// on, after those of the bursts before. Where there are several ids, rests by seed also have it give
-// their beats in any order, each id's in its own. Everything that AXI forbids is a complaint.
+// Without rests it is exact, as sim/cycles/dma.py says. Where there are several ids, rests by seed also
+// have it give their beats in any order, each id's in its own. All that AXI forbids is a complaint.
 
 #pragma once
 

@@ -22,7 +22,7 @@ from rtl.compile.image import Image
 from rtl.dma.bus import Bus
 from rtl.dma.share import CORE_ADDRESS_BITS
 from rtl.interface.config import Config
-from sim.design import Design, described
+from sim.design import SOURCES, Design, described, kept, short_name
 from sim.machine.machine import MOST, SLVERR, Machine
 
 BASE = 0x4000_0000
@@ -31,21 +31,17 @@ START, ABORT = 1, 2
 
 @cache
 def design_of(config: Config, bus: Bus) -> Design:
-    """The Verilog of the accelerator with DMA."""
-    return described(with_dma(config, bus), NAME, config)
+    """The Verilog of the accelerator with DMA, read back where its sources are unchanged."""
+    name = f"{NAME}-{short_name(config)}-{bus.data_bits}-{bus.cores}"
+    facts = f"{SOURCES} {config} {bus}"
+    return kept(name, facts, lambda: described(with_dma(config, bus), NAME, config))
 
 
 class MemoryBoard(Machine):
     """An accelerator with DMA on a memory that holds images.
 
-    Time passes with each access of the registers, and where a method says so.
-
-    Parameters
-    ----------
-    program
-        What `library` gives for the design and its bus.
-    bus
-        What it was made for.
+    Time passes with each access of the registers, and where a method says so. ``program`` is what
+    `library` gives for the design and its bus.
     """
 
     def __init__(self, program: Path, bus: Bus) -> None:
@@ -117,13 +113,7 @@ class MemoryBoard(Machine):
         self.write("control", START)
 
     def ended(self) -> tuple[int, list[int]]:
-        """The error code and the logits of the inference under way, after its interrupt.
-
-        Raises
-        ------
-        TimeoutError
-            It never comes.
-        """
+        """Error code and logits of the inference under way; TimeoutError without an interrupt."""
         if not self.until_interrupt(MOST):
             raise TimeoutError(f"no interrupt in {MOST} cycles")
         return self.error, self.logits()

@@ -21,40 +21,20 @@ from tb.packing import lengths_of, token_words
 
 ROW_LATENCY = 20
 PATIENCE = 100_000
+STREAMS = "stream_bytes", "stream_ahead", "row_latency"
+"""Of an inference what `sim.cycles.model.predict` takes, and commands as options."""
 ABORT = 2
 
 
-class Action(IntEnum):
-    """What an event does."""
-
-    WRITE = 0
-    READ = 1
-    RESET = 2
-
-
-class After(IntEnum):
-    """What an event follows."""
-
-    START = 0
-    MODEL = 1
-    TOKENS = 2
-    REQUEST = 3
-    ROWS = 4
-    LOGITS = 5
-
-
-class Client(IntFlag):
-    """How the client of an inference behaves; the meaning of each is in inference.h."""
-
-    NONE = 0
-    KEEP = 1
-    REST = 2
-    RESCUE = 4
-    HURRY = 8
-    KNOCK = 16
-    POLL = 32
-
-
+Action = IntEnum("Action", ["WRITE", "READ", "RESET"], start=0)
+"""What an event does."""
+After = IntEnum("After", ["START", "MODEL", "TOKENS", "REQUEST", "ROWS", "LOGITS"], start=0)
+"""What an event follows."""
+Client = IntFlag(
+    "Client", {"NONE": 0, "KEEP": 1, "REST": 2, "RESCUE": 4, "HURRY": 8, "KNOCK": 16, "POLL": 32}
+)
+"""How the client of an inference behaves; the meaning of each is in inference.h."""
+EVENT = ("after", "count", "cycle", "action", "address", "strobe", "data")
 STALL, TRACE = 64, 128  # flags beside those of the client
 
 
@@ -127,33 +107,18 @@ class Inference:
     what comes: a token is offered each cycle, requests and logits are always taken. An offered word
     stays until it is taken.
 
-    Attributes
-    ----------
-    model, tokens
-        What the sources offer.
-    table
-        Rows of the embedding, int8.
-    row_words, row_latency, row_silence
-        Words that the row memory answers with, one a cycle after those of the rows asked for
-        before; cycles from a request to the first of them; cycles in which it says nothing.
-    stream_bytes, stream_ahead
-        Bytes of the command stream a cycle, None for a word, from the first word that is taken on;
-        words of it that a buffer in front of the accelerator holds.
-    client
-        How the client behaves.
-    seed
-        Of 64 bits, what the rests of all streams are drawn from; None: they never rest.
-    trace
-        Record every write of a named intermediate.
-    idle, model_delay, tokens_delay
-        Cycles before `start` is written, and from there to the streams; 0: offered before.
-    events
-        In the order in which they happen.
-    patience, longest
-        Cycles without any progress that count as a hang, and cycles that do with progress; of the
-        latter 0 stands for any number.
-    name
-        What errors call it.
+    The sources offer ``model`` and ``tokens``; ``table`` are the rows of the embedding, int8. The
+    row memory answers with ``row_words`` words, one a cycle after those of the rows asked for
+    before, the first ``row_latency`` cycles after the request, and says nothing for ``row_silence``
+    cycles. ``stream_bytes`` of the command stream come in a cycle (None: a word) from the first
+    word that is taken on, into a buffer of ``stream_ahead`` words in front of the accelerator.
+
+    The rests of all streams are drawn from ``seed``, of 64 bits; None: they never rest. With
+    ``trace`` every write of a named intermediate is recorded. ``idle`` cycles pass before `start`
+    is written, ``model_delay`` and ``tokens_delay`` from there to the streams (0: offered before);
+    ``events`` are in the order in which they happen. ``patience`` cycles without any progress count
+    as a hang, and ``longest`` with progress, of which 0 stands for any number. Errors call it
+    ``name``.
     """
 
     model: Packets
@@ -184,6 +149,11 @@ class Inference:
         """Of the tokens stream, uint32."""
         return np.frombuffer(self.tokens.data, "<u4")
 
+    @cached_property
+    def event_words(self) -> np.ndarray:
+        """The events as inference.h has them, uint32 [events, 7]."""
+        return np.array([[getattr(one, name) for name in EVENT] for one in self.events], np.uint32)
+
     @property
     def lengths(self) -> tuple[int, ...]:
         """Tokens of each sequence."""
@@ -210,10 +180,8 @@ class Loaded:
     def __post_init__(self) -> None:
         table, lanes = self.table, self.program.config.lanes
         if table.dtype != np.int8 or table.ndim != 2 or table.shape[1] % lanes:
-            raise UserError(
-                f"the table is {table.dtype}{list(table.shape)}: it must be what "
-                f"embedding_table(model, {lanes}) gives"
-            )
+            due = f"it must be what embedding_table(model, {lanes}) gives"
+            raise UserError(f"the table is {table.dtype}{list(table.shape)}: {due}")
         if zlib.crc32(table.tobytes()) != self.program.rows_crc:
             raise UserError(
                 "the table is damaged or another model's than the program: give embedding_table of "
@@ -247,19 +215,21 @@ class Loaded:
         )
 
 
+class Span(ctypes.Structure):
+    """So many elements at an address."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("count", ctypes.c_uint64)]
+
+
 class _Packets(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_char_p),
-        ("size", ctypes.c_uint64),
-        ("lasts", ctypes.c_void_p),
-        ("packets", ctypes.c_uint64),
-    ]
+    _fields_ = [("bytes", Span), ("lasts", Span)]
 
 
-NUMBERS = (
-    *("flags", "seed", "row_words", "row_latency", "row_silence", "idle", "model_delay"),
-    *("tokens_delay", "interval", "ahead", "patience", "longest"),
+SAME = (
+    *("row_words", "row_latency", "row_silence", "idle", "model_delay", "tokens_delay"),
+    *("patience", "longest"),
 )
+NUMBERS = ("flags", "seed", "interval", "ahead", *SAME)
 
 
 class Packed(ctypes.Structure):
@@ -267,13 +237,8 @@ class Packed(ctypes.Structure):
 
     _fields_ = [
         ("name", ctypes.c_char_p),
-        ("model", _Packets),
-        ("tokens", _Packets),
-        ("table", ctypes.c_void_p),
-        ("table_size", ctypes.c_uint64),
-        ("row_bytes", ctypes.c_uint64),
-        ("events", ctypes.c_char_p),
-        ("event_count", ctypes.c_uint64),
+        *(("model", _Packets), ("tokens", _Packets), ("table", Span)),
+        *(("row_bytes", ctypes.c_uint64), ("events", Span)),
         *((name, ctypes.c_uint64) for name in NUMBERS),
     ]
 
@@ -281,32 +246,23 @@ class Packed(ctypes.Structure):
 def packed(one: Inference) -> Packed:
     """What `machine_play` takes; it holds while the inference does."""
 
-    def packets(of: Packets) -> _Packets:
-        return _Packets(of.data, len(of.data), of.lasts.ctypes.data, len(of.lasts))
+    def span(of: np.ndarray, elements: int | None = None) -> Span:
+        return Span(of.ctypes.data, of.size if elements is None else elements)
 
-    events = [
-        (e.after, e.count, e.cycle, e.action, e.address, e.strobe, e.data) for e in one.events
-    ]
+    def packets(of: Packets) -> _Packets:
+        return _Packets(span(np.frombuffer(of.data, np.uint8)), span(of.lasts))
+
     width = one.model.word_bytes()
     return Packed(
         name=one.name.encode(),
         model=packets(one.model),
         tokens=packets(one.tokens),
-        table=one.table.ctypes.data,
-        table_size=one.table.nbytes,
+        table=span(one.table),
         row_bytes=one.table.shape[1],
-        events=np.array(events, np.uint32).tobytes(),
-        event_count=len(events),
+        events=span(one.event_words, len(one.events)),
         flags=one.client | STALL * (one.seed is not None) | TRACE * one.trace,
         seed=one.seed or 0,
-        row_words=one.row_words,
-        row_latency=one.row_latency,
-        row_silence=one.row_silence,
-        idle=one.idle,
-        model_delay=one.model_delay,
-        tokens_delay=one.tokens_delay,
         interval=ceil_div(width, one.stream_bytes or width),
         ahead=one.stream_ahead,
-        patience=one.patience,
-        longest=one.longest,
+        **{name: getattr(one, name) for name in SAME},
     )

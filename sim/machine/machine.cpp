@@ -94,6 +94,9 @@ class Host : public Surrounded {
         writes++;
         return write(offset, data, strobe);
     }
+    void step(uint64_t cycles) {
+        while (cycles--) cycle();
+    }
     bool until(uint64_t most, uint64_t lines) {
         while (most-- && !(interrupts() & lines)) cycle();
         return interrupts() & lines;
@@ -118,23 +121,14 @@ void machine_close(Host* host) {
     if (bus == host) bus = nullptr;
     delete host;
 }
-uint32_t machine_read(Host* host, uint32_t offset) {
-    return guarded([&] { return host->read_register(offset); });
-}
-uint32_t machine_write(Host* host, uint32_t offset, uint32_t data, uint32_t strobe) {
+uint64_t machine_read(Host* host, uint32_t offset) { return guarded([&] { return host->read_register(offset); }); }
+uint64_t machine_write(Host* host, uint32_t offset, uint32_t data, uint32_t strobe) {
     return guarded([&] { return host->write_register(offset, data, strobe); });
 }
-int machine_reset(Host* host, uint32_t cycles) {
-    return guarded([&] { return host->reset(cycles), 0; });
-}
-int machine_step(Host* host, uint64_t cycles) {
-    return guarded([&] {
-        while (cycles--) host->cycle();
-        return 0;
-    });
-}
+uint64_t machine_reset(Host* host, uint32_t cycles) { return guarded([&] { return host->reset(cycles), 0; }); }
+uint64_t machine_step(Host* host, uint64_t cycles) { return guarded([&] { return host->step(cycles), 0; }); }
 // Whether one of these interrupts is raised, bit k that of core k, after `most` cycles at the latest.
-int machine_until_interrupt(Host* host, uint64_t most, uint64_t lines) {
+uint64_t machine_until_interrupt(Host* host, uint64_t most, uint64_t lines) {
     return guarded([&] { return host->until(most, lines); });
 }
 uint64_t machine_now(Host* host) { return host->now; }
@@ -203,7 +197,7 @@ Host* machine_open(uint32_t lanes, uint32_t mutant, uint32_t odd, const uint32_t
         return new Host(lanes, mutant, odd, known);
     });
 }
-int machine_restart(Host* host, uint32_t cycles, uint64_t seed) {
+uint64_t machine_restart(Host* host, uint32_t cycles, uint64_t seed) {
     return guarded([&] { return host->restart(cycles, seed), 0; });
 }
 int machine_play(Host* host, const Inference* one, Record* record) {

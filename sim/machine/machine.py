@@ -36,28 +36,19 @@ MOST = 20_000_000
 """Cycles that no inference takes."""
 REGISTER = {register.name: register.address for register in (*REGISTERS, *DMA_REGISTERS)}
 STREAM = "s_axis_model_tdata"
-LARGE = ("now", "reads", "writes", "beats", "bursts", "waiting")
 INTERRUPTED = "interrupted"
 
 
 def library(design: Design, variant: str = "", flags: Sequence[str] = ()) -> Path:
-    """The library of an accelerator, built where it is missing and never replaced by another.
+    """The library of an accelerator, as `sim.builds.build_harness` makes it.
 
-    variant
-        A name to keep its build apart.
-    flags
-        Further ones of Verilator.
-
-    Raises
-    ------
-    SimulatorError
-        Verilator is missing or refuses the design.
+    variant: a name to keep its build apart.
     """
     streams = STREAM in design.ports
     many = streams and design.ports[STREAM].width // 8 >= MANY_LANES
     return build_harness(
         design,
-        [SOURCE],
+        SOURCE,
         headers={HEADER: header(dma=not streams)},
         variant=f"machine{variant}",
         flags=(*FLAGS, *flags),
@@ -75,23 +66,12 @@ def _loaded(path: Path) -> ctypes.CDLL:
     found = ctypes.CDLL(str(path))
     found.machine_open.restype = ctypes.c_void_p
     found.machine_failure.restype = ctypes.c_char_p
-    for name in LARGE:
-        if hasattr(found, f"machine_{name}"):
-            getattr(found, f"machine_{name}").restype = ctypes.c_uint64
-    for name in ("read", "write"):
-        getattr(found, f"machine_{name}").restype = ctypes.c_uint32
     return found
 
 
 class Machine:
-    """An accelerator with streams, after power-up.
+    """An accelerator with streams, after power-up; ``program`` is what `library` gives for it.
 
-    Parameters
-    ----------
-    program
-        What `library` gives for the design.
-    config
-        What the design was made for.
     mutant
         Which one of a design that holds several; 0: the sound one.
     odd
@@ -135,19 +115,22 @@ class Machine:
     def _call(self, name: str, *arguments: object) -> int:
         """A function of the library; numbers that are no ctypes are of 64 bits."""
         of = [ctypes.c_uint64(one) if isinstance(one, int) else one for one in arguments]
-        found = int(getattr(self._lib, f"machine_{name}")(self._machine, *of) or 0)
+        function = getattr(self._lib, f"machine_{name}")
+        function.restype = ctypes.c_uint64
+        found: int = function(self._machine, *of)
         self._check(name)
         return found
 
+    def _address(self, register: str | int) -> int:
+        return self._offset + (REGISTER[register] if isinstance(register, str) else register)
+
     def read(self, register: str | int) -> int:
         """A register, by name or address."""
-        address = REGISTER[register] if isinstance(register, str) else register
-        return self._call("read", self._offset + address)
+        return self._call("read", self._address(register))
 
     def write(self, register: str | int, value: int, strobe: int = 15) -> bool:
         """Whether the write of a register was accepted."""
-        address = REGISTER[register] if isinstance(register, str) else register
-        return self._call("write", self._offset + address, value, strobe) == OKAY
+        return self._call("write", self._address(register), value, strobe) == OKAY
 
     def step(self, cycles: int) -> None:
         """Let time pass."""
@@ -182,13 +165,7 @@ class Machine:
         self._call("restart", cycles, seed)
 
     def run(self, inference: Inference) -> Result:
-        """Play an inference.
-
-        Raises
-        ------
-        SimulatorError
-            Verilator found something fatal in the design.
-        """
+        """Play an inference; SimulatorError where Verilator found something fatal in the design."""
         self._held = inference  # its rows are there until the next one begins
         record = Record()
         self._lib.machine_play(self._machine, ctypes.byref(packed(inference)), ctypes.byref(record))
@@ -203,5 +180,5 @@ class Machine:
 def fixed_registers(config: Config) -> dict[int, int]:
     """What the registers of docs/architecture.md that never change read, by address."""
     found = {0x00: MAGIC, 0x04: VERSION, 0x08: config.lanes, 0x0C: config.tokens}
-    return found | {0x10: config.hidden, 0x14: config.ffn, 0x18: config.labels, 0x1C: 0,
-                    0x4C: config.tile_columns}  # fmt: skip
+    found |= {0x10: config.hidden, 0x14: config.ffn, 0x18: config.labels, 0x1C: 0}
+    return found | {0x4C: config.tile_columns}

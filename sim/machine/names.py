@@ -18,10 +18,8 @@ def _lines(dma: bool) -> Iterator[str]:
     yield "#include <cstdint>"
     yield f"#define DMA {dma:d}"
     yield "namespace registers {"
-    yield "constexpr uint32_t"
     registers = [f"    {register.name.upper()} = {register.address:#x}" for register in REGISTERS]
-    yield ",\n".join(registers) + ";"
-    yield "}"
+    yield "constexpr uint32_t\n" + ",\n".join(registers) + ";\n}"
     names = ("none", *CAUSES)
     yield f"constexpr int CAUSES = {len(names)};"
     shown = ", ".join(f'"{name}"' for name in names)
@@ -32,13 +30,10 @@ def _lines(dma: bool) -> Iterator[str]:
     yield f"constexpr int PORTS = {len(ports)};"
     # One line of C++ a port: RECORD(index, address, signal).
     yield "#define RECORD_ALL(t, RECORD) \\"
-    for enable, address, written in TRACE_PORTS:
-        calls = " ".join(
-            f"RECORD({ports.index(name)}, {'0' if address is None else f't.{address}'}, "
-            f"t.trace_{name});"
-            for name in written
-        )
-        yield f"    if (t.{enable}) {{ {calls} }} \\"
+    for enable, port, written in TRACE_PORTS:
+        address = "0" if port is None else f"t.{port}"
+        calls = (f"RECORD({ports.index(name)}, {address}, t.trace_{name});" for name in written)
+        yield f"    if (t.{enable}) {{ {' '.join(calls)} }} \\"
     yield "    static_assert(true)"
 
 

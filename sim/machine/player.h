@@ -68,7 +68,7 @@ class Player : public StreamMachine {
     Trace trace_;
     Operations operations_;
     std::vector<uint32_t> counters_;
-    std::array<Writes, PORTS> writes_{};
+    std::vector<Writes> writes_;
     std::string complaints_;
 
     void start_over(uint32_t cycles) {
@@ -180,7 +180,7 @@ inline void Player::read_counters() {
 }
 
 inline void Player::run(const Inference& one) {
-    events_.assign(one.events, one.events + one.event_count);
+    events_ = one.events.copy();
     due_.assign(events_.size(), NEVER);
     passed_.fill(0);
     logits.clear();
@@ -285,23 +285,14 @@ inline Record Player::play(const Inference& one) {
     record_.wrong = complaints_.c_str();
     record_.left = int64_t(model.left() + tokens.left());
     record_.simulated = int64_t(now - before);
-    record_.logit_count = logits.size();
-    record_.logits = logits.data();
-    record_.last_count = lasts.size();
-    record_.lasts = lasts.data();
-    record_.counter_count = counters_.size();
-    record_.counters = counters_.data();
-    record_.operation_count = operations_.all().size();
-    record_.operations = reinterpret_cast<const uint64_t*>(operations_.all().data());
+    record_.logits = logits;
+    record_.lasts = lasts;
+    record_.counters = counters_;
+    record_.operations = operations_.all();
     static_assert(sizeof(Operation) == (4 + CAUSES) * sizeof(uint64_t));
-    if (traces_) {
-        for (size_t i = 0; i < PORTS; i++) {
-            const Port& port = trace_.ports[i];
-            writes_[i] = {port.cycles.size(), port.bytes, port.cycles.data(), port.addresses.data(),
-                          port.values.data()};
-        }
-        record_.port_count = PORTS;
-        record_.writes = writes_.data();
-    }
+    writes_.clear();
+    for (const Port& port : trace_.ports)
+        if (traces_) writes_.push_back({port.cycles, port.addresses, port.values, port.bytes});
+    record_.writes = writes_;
     return record_;
 }

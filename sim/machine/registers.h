@@ -11,6 +11,7 @@
 
 #include <deque>
 #include <functional>
+#include <tuple>
 
 #include "Vtop.h"
 #include "account.h"
@@ -178,36 +179,23 @@ inline void RegisterClient::see_transfer(uint64_t now) {
 // Other inputs change no output of the same cycle.
 inline void RegisterClient::check_paths() {
     Vtop& t = top_;
+    static const char* const names[] = {"awready", "wready", "bvalid", "bresp",
+                                        "arready", "rvalid", "rresp", "rdata"};
     auto answers = [&] {
         return std::array<uint32_t, 8>{t.s_axi_awready, t.s_axi_wready, t.s_axi_bvalid, t.s_axi_bresp,
                                        t.s_axi_arready, t.s_axi_rvalid, t.s_axi_rresp, t.s_axi_rdata};
     };
-    static const char* const names[] = {"awready", "wready", "bvalid", "bresp",
-                                        "arready", "rvalid", "rresp", "rdata"};
+    auto inputs = std::tie(t.s_axi_awvalid, t.s_axi_wvalid, t.s_axi_bready, t.s_axi_arvalid, t.s_axi_rready,
+                           t.s_axi_awaddr, t.s_axi_araddr, t.s_axi_wdata);
+    const auto given = std::apply([](auto... each) { return std::make_tuple(each...); }, inputs);
     const auto before = answers();
-    const std::array<uint32_t, 8> inputs = {t.s_axi_awvalid, t.s_axi_wvalid, t.s_axi_bready,
-                                            t.s_axi_arvalid, t.s_axi_rready, t.s_axi_awaddr,
-                                            t.s_axi_araddr,  t.s_axi_wdata};
-    auto drive = [&](const std::array<uint32_t, 8>& in) {
-        t.s_axi_awvalid = in[0];
-        t.s_axi_wvalid = in[1];
-        t.s_axi_bready = in[2];
-        t.s_axi_arvalid = in[3];
-        t.s_axi_rready = in[4];
-        t.s_axi_awaddr = in[5];
-        t.s_axi_araddr = in[6];
-        t.s_axi_wdata = in[7];
-        t.eval();
-    };
     const uint64_t coins = coins_->next();
-    std::array<uint32_t, 8> other{};
-    for (int i = 0; i < 5; i++) other[i] = coins >> i & 1;
-    other[5] = coins >> 8 & 0x7C;
-    other[6] = coins >> 16 & 0x7C;
-    other[7] = coins >> 32;
-    drive(other);
+    inputs = std::make_tuple(coins & 1, coins >> 1 & 1, coins >> 2 & 1, coins >> 3 & 1, coins >> 4 & 1,
+                             coins >> 8 & 0x7C, coins >> 16 & 0x7C, coins >> 32);
+    t.eval();
     const auto after = answers();
-    drive(inputs);
+    inputs = given;
+    t.eval();
     for (size_t i = 0; i < before.size(); i++)
         if (before[i] != after[i])
             complain(std::string("s_axi_") + names[i] + " depends on an input of the same cycle");

@@ -1,15 +1,7 @@
 // The accelerator with its streams: sources that keep a word until it is taken, a memory of embedding
 // rows, sinks, and a watch over every word that is offered to a sink.
 //
-// Without stalls everything is exact, so that a cycle model can mirror it:
-//   command stream  from the first word that is taken on, a word comes every `interval` cycles into
-//                   a buffer of `ahead` words, none while that is full; with `ahead` 1, word k+1 is
-//                   offered `interval` cycles after word k was taken;
-//   tokens          a word a cycle;
-//   rows            the row asked for in cycle t is there from cycle t + latency on, its words one a
-//                   cycle after those of the rows asked for before it;
-//   request, logits always ready.
-// With stalls every word of a source may come any number of cycles later, and a sink is not ready
+// Without stalls everything is exact, as sim/cycles/sources.py says. With stalls every word of a source may come any number of cycles later, and a sink is not ready
 // in some cycles. A word that was offered stays until it is taken, as AXI demands.
 
 #pragma once
@@ -88,7 +80,7 @@ class RowMemory {
     int64_t beyond = -1;  // the first row that was asked for and is not in the table
     void ask(uint32_t row, uint64_t cycle) {
         if (!words_) return;
-        if (beyond < 0 && size_t(row) * table_.row_bytes >= table_.size) beyond = row;
+        if (beyond < 0 && size_t(row) * table_.row_bytes >= table_.bytes.count) beyond = row;
         asked_.push_back({row, words_, cycle + latency_});
     }
     bool offers(uint64_t cycle) {
@@ -101,8 +93,8 @@ class RowMemory {
     const uint8_t* word() {
         const size_t begin = size_t(asked_.front().row) * table_.row_bytes + at_ * word_bytes;
         const bool inside = (at_ + 1) * word_bytes <= table_.row_bytes
-                            && begin + word_bytes <= table_.size;
-        if (inside) return table_.bytes + begin;
+                            && begin + word_bytes <= table_.bytes.count;
+        if (inside) return table_.bytes.data + begin;
         Random noise(begin);
         for (auto& byte : word_) byte = uint8_t(noise.next());
         return word_.data();

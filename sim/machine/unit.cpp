@@ -18,8 +18,6 @@ struct Unit {
     Vtop top{&context};
 };
 
-void settle(Vtop& top) { top.eval(); }  // the clock is low between ticks
-
 void tick(Vtop& top) {
     top.clk = 1;
     top.eval();  // logic follows the inputs before registers take it
@@ -47,7 +45,7 @@ void* unit_port(Unit* unit, int port) {
 
 int unit_size(int port) { return PORT_SIZES[port]; }
 
-void unit_settle(Unit* unit) { settle(unit->top); }
+void unit_settle(Unit* unit) { unit->top.eval(); }  // the clock is low between ticks
 
 void unit_tick(Unit* unit) { tick(unit->top); }
 

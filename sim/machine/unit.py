@@ -23,7 +23,7 @@ from sim.builds import LIBRARY_FLAGS, build_harness
 from sim.design import Design
 from tb.packing import pack, unpack
 
-HERE = Path(__file__).parent
+SOURCE = Path(__file__).with_name("unit.cpp")
 
 CTYPES = {1: ctypes.c_uint8, 2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
 """By the bytes of a port."""
@@ -43,23 +43,9 @@ def _header(names: Sequence[str]) -> str:
 
 
 def library(design: Design, variant: str = "", flags: Sequence[str] = ()) -> Path:
-    """The built library of a design; cached, and never replaced by another.
-
-    variant, flags
-        As in `sim.builds.build_harness`.
-
-    Raises
-    ------
-    SimulatorError
-        Verilator is missing, or it or the compiler refuses the design.
-    """
-    return build_harness(
-        design,
-        [HERE / "unit.cpp"],
-        headers={"ports.h": _header(list(design.ports))},
-        variant=f"native{variant}",
-        flags=(*LIBRARY_FLAGS, *flags),
-    )
+    """The built library of a design, as `sim.builds.build_harness` makes it."""
+    headers, flags = {"ports.h": _header(list(design.ports))}, (*LIBRARY_FLAGS, *flags)
+    return build_harness(design, SOURCE, headers=headers, variant=f"native{variant}", flags=flags)
 
 
 def finish(exercise: Coroutine[Any, Any, T]) -> T:
@@ -80,21 +66,10 @@ class _Interrupted(Exception):
 class NativePorts:
     """`tb.ports.UnitPorts` and `Streaming` of a design in a library.
 
-    Each is a unit of its own, in the state after power-up.
+    Each is a unit of its own, in the state after power-up; `cycles` has it seen so far.
 
-    Parameters
-    ----------
-    program
-        What `library` gives.
-    design
-        What the library was made of.
-    inputs
-        Ports beyond those of the sheet, such as the selector of a mutant, and their values.
-
-    Attributes
-    ----------
-    cycles
-        Clock cycles so far.
+    `program` is what `library` gives for `design`; `inputs` are values of ports beyond those of the
+    sheet, such as the selector of a mutant.
     """
 
     def __init__(self, program: Path, design: Design, **inputs: int) -> None:
@@ -104,26 +79,19 @@ class NativePorts:
         self._facts = {n: f for n, f in self.sheet["ports"].items() if n not in ("clk", "rst")}
         self._inputs = [n for n, f in self._facts.items() if f["direction"] == "input"]
         lib = ctypes.CDLL(str(program))
-        for name, answer in (("open", ctypes.c_void_p), ("port", ctypes.c_void_p)):
-            getattr(lib, f"unit_{name}").restype = answer
+        lib.unit_open.restype = lib.unit_port.restype = ctypes.c_void_p
         self._lib, self._unit = lib, ctypes.c_void_p(lib.unit_open())
         self._number = {name: number for number, name in enumerate(design.ports)}
         self._size = {name: int(lib.unit_size(i)) for name, i in self._number.items()}
+        places = {name: lib.unit_port(self._unit, i) for name, i in self._number.items()}
         self._memory = {
-            name: (ctypes.c_char * self._size[name]).from_address(lib.unit_port(self._unit, i))
-            for name, i in self._number.items()
+            name: (ctypes.c_char * self._size[name]).from_address(at) for name, at in places.items()
         }
         #: Numbers of at most 64 bits as integers, their widths and whether they are signed: fast.
         self._numbers = {
-            name: (
-                CTYPES[self._size[name]].from_address(lib.unit_port(self._unit, i)),
-                self._facts[name]["width"],
-                self._facts[name].get("signed", False),
-            )
-            for name, i in self._number.items()
-            if self._facts.get(name, {}).get("width")
-            and "length" not in self._facts[name]
-            and self._size[name] in CTYPES
+            name: (CTYPES[self._size[name]].from_address(places[name]), *self._element(name)[1:])
+            for name, facts in self._facts.items()
+            if facts["width"] and "length" not in facts and self._size[name] in CTYPES
         }
         self.cycles = 0
         self._left = -1
@@ -146,28 +114,22 @@ class NativePorts:
                 raise UserError(f"{name} is {value}: it does not fit {width} bits")
             number.value = value & (1 << width) - 1
             return
-        facts = self._facts[name]
-        if "length" in facts:
-            assert isinstance(value, Sequence), name
-            assert len(value) == facts["length"], name
-            self._put(name, pack(value, facts["element"]["width"]))
-        elif facts["width"]:
-            assert isinstance(value, int), name
-            self._put(name, pack([value], facts["width"]))
+        length, width, _ = self._element(name)
+        values = value if isinstance(value, Sequence) else [value]
+        assert len(values) == length, name
+        if width:
+            self._put(name, pack(values, width))
 
     def get(self, name: str) -> Any:
         if name in self._numbers:
             number, width, signed = self._numbers[name]
             value = number.value
             return value - (1 << width) if signed and value >> width - 1 else value
-        facts = self._facts[name]
-        if facts["width"] == 0:
+        if not self._facts[name]["width"]:
             return 0
-        word = int.from_bytes(self._memory[name].raw, "little")
-        if "length" in facts:
-            element = facts["element"]
-            return unpack(word, element["width"], facts["length"], element["signed"])
-        return unpack(word, facts["width"], 1, facts.get("signed", False))[0]
+        length, width, signed = self._element(name)
+        values = unpack(int.from_bytes(self._memory[name].raw, "little"), width, length, signed)
+        return values if "length" in self._facts[name] else values[0]
 
     async def settle(self) -> None:
         self._lib.unit_settle(self._unit)
@@ -219,7 +181,7 @@ class NativePorts:
         """Length, width and signedness of a port's elements."""
         facts = self._facts[name]
         element = facts.get("element", facts)
-        return facts.get("length", 1), element["width"], element["signed"]
+        return facts.get("length", 1), element["width"], element.get("signed", False)
 
     def _packed(self, name: str, words: np.ndarray) -> np.ndarray:
         """The bytes of integers [cycles] or [cycles, lanes], [cycles, size of the port]."""

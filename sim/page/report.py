@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from cli.errors import UserError
 from cli.page.template import COLOURS, STYLE, render
 
 import numpy as np
@@ -18,38 +16,24 @@ from sim.page import timeline, values
 from sim.phases import CLOCK_MHZ
 from sim.play import Verified
 from sim.reference import Reference
-from tb.activity import Record
 
-FOLDER = Path(__file__).parent
+PAGE = Path(__file__).parent / "report.html"
 CLOSE = 320
 """Cycles of a close look."""
+LEGEND = {
+    Kind.WORK: "works",
+    Kind.OTHER: "works: a second kind of work, or every other operation",
+    Kind.WAIT: "waits for something that is not there",
+    Kind.REST: "has nothing to do",
+}
 
 
-@dataclass(frozen=True)
-class Stretch:
+class Stretch(NamedTuple):
     """Cycles in a row without an operand, for one reason."""
 
     first: int
     cycles: int
     reason: str
-
-
-@dataclass(frozen=True)
-class Reason:
-    """All stretches of one reason."""
-
-    text: str
-    stretches: int
-    cycles: int
-    longest: Stretch
-
-
-@dataclass(frozen=True)
-class Close:
-    """A close look at some cycles, and why."""
-
-    title: str
-    picture: Markup
 
 
 def stretches(array: Lane, found: Sequence[Operation]) -> list[Stretch]:
@@ -64,118 +48,81 @@ def stretches(array: Lane, found: Sequence[Operation]) -> list[Stretch]:
     ]
 
 
-def reasons(found: Sequence[Stretch]) -> list[Reason]:
+def _reasons(found: Sequence[Stretch]) -> list[dict[str, Any]]:
     """The stretches by reason, the one that cost most first."""
     by_text: dict[str, list[Stretch]] = {}
     for one in found:
         by_text.setdefault(one.reason, []).append(one)
     listed = [
-        Reason(text, len(some), sum(s.cycles for s in some), max(some, key=lambda s: s.cycles))
+        {
+            "text": text,
+            "cycles": sum(one.cycles for one in some),
+            "stretches": len(some),
+            "longest": max(some, key=lambda one: one.cycles),
+        }
         for text, some in by_text.items()
     ]
-    return sorted(listed, key=lambda one: -one.cycles)
+    return sorted(listed, key=lambda one: -one["cycles"])
 
 
 def _close(
-    rows: Sequence[Lane], found: Sequence[Operation], why: Sequence[Reason], cycles: int
-) -> list[Close]:
-    """A close look at the longest stretch of each reason."""
-    result = []
-    for one in why:
-        wide = max(CLOSE, one.longest.cycles + 120)
-        first = max(0, min(one.longest.first - 60, cycles - wide))
-        window = timeline.Window(first, min(cycles, first + wide))
-        title = f"Cycles {window.first:,} to {window.end - 1:,}: {one.text}"
-        result.append(Close(title, timeline.picture(rows, found, window, title)))
-    return result
+    rows: Sequence[Lane], found: Sequence[Operation], reason: Mapping[str, Any], cycles: int
+) -> tuple[str, Markup]:
+    """Title and picture of a close look at the longest stretch of a reason."""
+    longest = reason["longest"]
+    wide = max(CLOSE, longest.cycles + 120)
+    first = max(0, min(longest.first - 60, cycles - wide))
+    window = timeline.Window(first, min(cycles, first + wide))
+    title = f"Cycles {window.first:,} to {window.end - 1:,}: {reason['text']}"
+    return title, timeline.picture(rows, found, window, title)
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A phase: cycles, those that useful multiply-accumulates need, and their share."""
-
-    name: str
-    cycles: int
-    ideal: float
-    width: float
-
-    @property
-    def share(self) -> float:
-        return self.ideal / self.cycles
-
-
-def _bars(phases: Sequence[Mapping[str, Any]]) -> list[Bar]:
-    on_array = [one for one in phases if one["cycles"]]
-    longest = max(one["cycles"] for one in on_array)
-    return [
-        Bar(one["name"], one["cycles"], one["ideal"] or 0.0, 100 * one["cycles"] / longest)
-        for one in on_array
-    ]
-
-
-def _record(played: Verified) -> Record:
-    if played.activity is None:
-        raise UserError("the run left no record of its activity: play the whole model")
-    return played.activity
-
-
-def _render(**shown: Any) -> str:
-    return render(FOLDER / "report.html", **shown)
+def _whole(
+    played: Verified, rows: Sequence[Lane], found: Sequence[Operation], most: int = timeline.WIDTH
+) -> Markup:
+    """The timeline of all cycles in at most so many columns."""
+    cycles = played.activity.cycles
+    title = f"What every unit did in {cycles:,} cycles, from the start to the last logit"
+    return timeline.picture(rows, found, timeline.Window(0, cycles), title, most)
 
 
 def run_page(text: Reference, played: Verified, figures: Mapping[str, Any]) -> str:
     """The page of a run in which every bit was equal to golden.
 
-    figures
-        What the run writes as JSON: unit, simulator, lanes, tokens, text, phases, verdicts ...
-
-    Raises
-    ------
-    ValueError
-        The run left no record of its activity.
+    figures: what the run writes as JSON: unit, simulator, lanes, tokens, text, phases, ...
     """
-    record = _record(played)
+    record = played.activity
     rows, found = lanes(record, played.program), operations(record, played.program)
-    why = reasons(stretches(rows[0], found))
-    whole = timeline.Window(0, record.cycles)
-    title = f"What every unit did in {record.cycles:,} cycles, from the start to the last logit"
-    return _render(
+    why = _reasons(stretches(rows[0], found))
+    shape = text.quantized.model.shape
+    return render(
+        PAGE,
         failure=None,
         figures=figures,
         case=record.case,
         model=text.quantized.info["checkpoint"]["directory"],
         dropped=text.tokens.dropped,
-        compared=sum(figures["compared"].values()),
-        tensors=len(figures["compared"]),
         mhz=CLOCK_MHZ,
         legend=LEGEND,
-        picture=timeline.picture(rows, found, whole, title),
+        picture=_whole(played, rows, found),
         lanes=[(one, one.cycles()) for one in rows],
         reasons=why,
-        closes=_close(rows, found, why, record.cycles),
-        bars=_bars(figures["phases"]),
+        closes=[_close(rows, found, one, record.cycles) for one in why],
+        bars=[one for one in figures["phases"] if one["cycles"]],
         histograms=values.histograms(text) if text.floats is not None else [],
         heads=values.heads(text),
-        all_heads=text.quantized.model.shape.layers * text.quantized.model.shape.heads,
+        all_heads=shape.layers * shape.heads,
         words=text.tokens.words[: values.WORDS],
         read=text.quantized.spec.inputs[:-1],
         picture_of=values.picture(text),
-        pooling=text.quantized.model.shape.pooling,
+        pooling=shape.pooling,
     )
 
 
 def run_picture(played: Verified) -> str:
-    """The timeline of a run as one SVG file, for a document.
-
-    Raises
-    ------
-    ValueError
-        The run left no record of its activity.
-    """
-    record = _record(played)
-    rows, found = lanes(record, played.program), operations(record, played.program)
-    title = f"What every unit did in {record.cycles:,} cycles, from the start to the last logit"
-    drawn = timeline.picture(rows, found, timeline.Window(0, record.cycles), title, 250)
+    """The timeline of a run as one SVG file, for a document."""
+    rows = lanes(played.activity, played.program)
+    drawn = _whole(played, rows, operations(played.activity, played.program), 250)
     chart = [line for line in STYLE.splitlines() if line.startswith("svg .")]
     style = (
         f"svg{{{COLOURS}background:var(--paper);font:11.5px system-ui,sans-serif}}"
@@ -188,12 +135,4 @@ def run_picture(played: Verified) -> str:
 
 def failure_page(review: str, message: str) -> str:
     """The page of a run that found a difference: it says so, and shows no verdict."""
-    return _render(failure=message, review=review)
-
-
-LEGEND = {
-    Kind.WORK: "works",
-    Kind.OTHER: "works: a second kind of work, or every other operation",
-    Kind.WAIT: "waits for something that is not there",
-    Kind.REST: "has nothing to do",
-}
+    return render(PAGE, failure=message, review=review)

@@ -56,6 +56,11 @@ def _area(x: np.ndarray, heights: np.ndarray, bottom: float) -> str:
     return "".join(path) + f"V{bottom:g}Z"
 
 
+def _text(x: float, y: float, said: object, anchor: str = "middle", kind: str = "") -> str:
+    of = f' class="{kind}"' if kind else ""
+    return f'<text{of} x="{x:.1f}" y="{y}" text-anchor="{anchor}">{escape(said)}</text>'
+
+
 @dataclass(frozen=True)
 class Window:
     """The cycles first to end - 1, and their places in the picture."""
@@ -68,11 +73,7 @@ class Window:
 
 
 def picture(
-    lanes: Sequence[Lane],
-    found: Sequence[Operation],
-    window: Window,
-    title: str,
-    most: int = WIDTH,
+    lanes: Sequence[Lane], found: Sequence[Operation], window: Window, title: str, most: int = WIDTH
 ) -> Markup:
     """All lanes over a window as one <svg> of `most` columns, the array's operations above them."""
     names, top = _operations(found, window)
@@ -81,22 +82,17 @@ def picture(
     columns = min(most, window.end - window.first)
     edges = np.linspace(window.first, window.end, columns + 1).astype(np.int64)
     x = np.array([window.x(edge) for edge in edges])
-    body = names
-    base = height - 22
+    body, base = names, height - 22
     for tick in ticks(window.first, window.end, 8):
         if tick == int(tick):
             at = window.x(tick)
             body.append(f'<path class="tick" d="M{at:.1f} {band - 2}V{base}"/>')
-            body.append(
-                f'<text class="soft" x="{min(at, LABELS + WIDTH - 24):.1f}" y="{base + 15}" '
-                f'text-anchor="middle">{int(tick):,}</text>'
-            )
+            inside = min(at, LABELS + WIDTH - 24)
+            body.append(_text(inside, base + 15, f"{int(tick):,}", kind="soft"))
     for place, one in enumerate(lanes):
         bottom = band + ROW * place + BAR + 4
         body.append(f'<path class="base" d="M{LABELS} {bottom}h{WIDTH}"/>')
-        body.append(
-            f'<text x="{LABELS - 8}" y="{bottom - 6}" text-anchor="end">{escape(one.name)}</text>'
-        )
+        body.append(_text(LABELS - 8, bottom - 6, one.name, "end"))
         part = shares(one.each, [state.kind for state in one.states], edges)
         stacked = np.cumsum(part * HEIGHTS[:, None], axis=0)
         for kind, heights in reversed(list(zip(ORDER, stacked))):
@@ -144,23 +140,20 @@ def _operations(found: Sequence[Operation], window: Window) -> tuple[list[str], 
     """
     inside, upright = [], []
     for place, one in enumerate(bands(found, window)):
-        first, end = max(one.first, window.first), min(one.last + 1, window.end)
-        left, right = window.x(first), window.x(end)
+        left = window.x(max(one.first, window.first))
+        right = window.x(min(one.last + 1, window.end))
+        wide, centre = right - left, (left + right) / 2
         inside.append(
-            f'<rect class="band{place % 2}" x="{left:.1f}" y="2" width="{right - left:.1f}" '
-            f'height="18"><title>{escape(one.name)}: cycles {one.first:,} to {one.last:,}</title>'
-            "</rect>"
+            f'<rect class="band{place % 2}" x="{left:.1f}" y="2" width="{wide:.1f}" height="18">'
+            f"<title>{escape(one.name)}: cycles {one.first:,} to {one.last:,}</title></rect>"
         )
         short = one.name.removeprefix("layer.")
-        for name in (one.name, short, short.partition(".")[2]):
-            if name and LETTER * len(name) + 6 < right - left:
-                inside.append(
-                    f'<text class="band" x="{(left + right) / 2:.1f}" y="15" '
-                    f'text-anchor="middle">{escape(name)}</text>'
-                )
-                break
+        names = [n for n in (one.name, short, short.partition(".")[2]) if n]
+        fitting = [name for name in names if LETTER * len(name) + 6 < wide]
+        if fitting:
+            inside.append(_text(centre, 15, fitting[0], kind="band"))
         else:
-            upright.append((right - left, (left + right) / 2, short))
+            upright.append((wide, centre, short))
     longest = sorted(upright, reverse=True)[: WIDTH // LINE]
     shown = sorted((centre, name) for _, centre, name in longest)
     high = max((LETTER * len(name) for _, name in shown), default=0.0)

@@ -2,99 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import islice, product
+from typing import Any
 
 from cli.page import charts
 
 import numpy as np
 from markupsafe import Markup
 
-from quant.foreign.tokenizer import Picture
 from sim.reference import Reference
 
 HEADS, WORDS = 6, 128
 """Heads and words that are drawn at most."""
 
 
-@dataclass(frozen=True)
-class Histogram:
-    """Distances of a tensor from the float model's, in units of its scale.
+def histograms(text: Reference) -> list[dict[str, Any]]:
+    """Signed distances of every tensor that the float model has as well, and what is said of them.
 
-    deviation: the standard deviation of the float model's values, in the same units.
+    In units of the tensor's scale, in the order of the trace; counts are on a logarithmic scale.
+    Distances stand beside their share of the standard deviation of the float model's values.
     """
+    return [
+        _histogram(tensor, found[0] - found[1], float(found[1].std()))
+        for tensor in text.golden
+        if (found := text.twins(tensor)) is not None
+    ]
 
-    tensor: str
-    chart: Markup
-    largest: float
-    mean: float
-    values: int
-    deviation: float
 
-    def __str__(self) -> str:
-        """Mean and largest distance in LSB, each beside its share of the deviation."""
-        parts = [f"mean {self._beside(self.mean)}", f"largest {self._beside(self.largest)}"]
-        return f"{', '.join(parts)}; {self.values:,} values"
+def _histogram(tensor: str, apart: np.ndarray, deviation: float) -> dict[str, Any]:
+    mean, largest = float(np.abs(apart).mean()), float(np.abs(apart).max())
 
-    def _beside(self, distance: float) -> str:
-        share = f" ({distance / self.deviation:.2%} of the deviation)" if self.deviation else ""
+    def beside(distance: float) -> str:
+        share = f" ({distance / deviation:.2%} of the deviation)" if deviation else ""
         return f"{distance:.3g} LSB{share}"
 
-
-def histogram(tensor: str, apart: np.ndarray, deviation: float) -> Histogram:
-    """The histogram of signed distances, its counts on a logarithmic scale."""
-    mean, largest = float(np.abs(apart).mean()), float(np.abs(apart).max())
     title = (
         f"{tensor}: {apart.size:,} distances from the float model, mean {mean:.3f}, largest "
         f"{largest:.2f} LSB"
     )
-    chart = Markup(charts.distances(apart, title))
-    return Histogram(tensor, chart, largest, mean, apart.size, deviation)
-
-
-def histograms(text: Reference) -> list[Histogram]:
-    """Every tensor of the trace that the float model has as well, in the order of the trace."""
-    found = ((tensor, text.apart(tensor)) for tensor in text.golden)
-    return [
-        histogram(tensor, apart, text.spread(tensor))
-        for tensor, apart in found
-        if apart is not None
-    ]
-
-
-@dataclass(frozen=True)
-class Word:
-    """A word of the text and the weight that it has, by the float and the integer model."""
-
-    text: str
-    floats: float | None
-    integers: float
-    shade: float
-
-
-@dataclass(frozen=True)
-class Map:
-    """The attention weights of one model in one head, as an image."""
-
-    model: str
-    image: str
-    title: str
-
-
-@dataclass(frozen=True)
-class Head:
-    """A head's weights in both models, and what the row that the model's head reads looks at.
-
-    over: of an image the integer weights of its patches, to be laid over it; else None.
-    """
-
-    layer: int
-    head: int
-    maps: tuple[Map, ...]
-    words: tuple[Word, ...]
-    strongest: tuple[Word, ...]
-    difference: float | None
-    over: str | None
+    said = f"mean {beside(mean)}, largest {beside(largest)}; {apart.size:,} values"
+    return {"tensor": tensor, "chart": Markup(charts.distances(apart, title)), "said": said}
 
 
 def picture(text: Reference) -> str | None:
@@ -102,68 +49,61 @@ def picture(text: Reference) -> str | None:
     return None if text.tokens.picture is None else charts.picture(text.tokens.picture.pixels)
 
 
-def _over(seen: Picture | None, weights: np.ndarray) -> str | None:
-    if seen is None:
-        return None
-    rows, columns = seen.grid
-    patches = weights[seen.first : seen.first + rows * columns].reshape(rows, columns)
-    return charts.image(np.sqrt(patches / (patches.max() or 1.0)))
+def _opacity(weights: np.ndarray) -> str:
+    return charts.image(np.sqrt(weights / (weights.max() or 1.0)))
 
 
-def _map(model: str, weights: np.ndarray, words: Sequence[str], place: str) -> Map:
-    query, key = divmod(int(weights.argmax()), weights.shape[1])
-    title = (
-        f"Attention weights of {place}, {model}: {len(weights)} queries by {len(weights)} keys. "
-        f"The largest, {weights.max():.3f}, is from {words[query]} to {words[key]}."
-    )
-    return Map(model, charts.image(np.sqrt(weights / (weights.max() or 1.0))), title)
-
-
-def heads(text: Reference) -> list[Head]:
+def heads(text: Reference) -> list[dict[str, Any]]:
     """The first HEADS heads, layer by layer; of a long text the first WORDS words.
 
-    The integer weights are p / sum of golden, which the hardware's equal bit for bit.
+    Each with the weights of both models, what the row that the model's head reads looks at, and of
+    an image the weights of its patches, to be laid over it. The integer weights are p / sum of
+    golden, which the hardware's equal bit for bit.
     """
-    shape, words = text.quantized.model.shape, text.tokens.words[:WORDS]
-    found: list[Head] = []
-    for layer in range(shape.layers):
-        name = f"layer.{layer}"
-        integers = text.golden[f"{name}.p"] / text.golden[f"{name}.sum"][..., None]
-        floats = None if text.floats is None else text.floats[f"{name}.probs"]
-        for head in range(shape.heads):
-            if len(found) == HEADS:
-                return found
-            place = f"layer {layer}, head {head}"
-            both = {"float": None if floats is None else floats[head], "integer": integers[head]}
-            rows = {
-                model: weights[0] if shape.pooling == "first" else weights.mean(axis=0)
-                for model, weights in both.items()
-                if weights is not None
-            }
-            largest = float(rows["integer"].max()) or 1.0
-            said = tuple(
-                Word(
-                    word,
-                    float(rows["float"][i]) if "float" in rows else None,
-                    float(rows["integer"][i]),
-                    round(float(np.sqrt(rows["integer"][i] / largest)), 2),
-                )
-                for i, word in enumerate(words)
-            )
-            difference = None if floats is None else np.abs(floats[head] - integers[head]).max()
-            found.append(
-                Head(
-                    layer,
-                    head,
-                    tuple(
-                        _map(model, np.asarray(weights)[: len(words), : len(words)], words, place)
-                        for model, weights in both.items()
-                        if weights is not None
-                    ),
-                    said,
-                    tuple(sorted(said, key=lambda one: -one.integers)[:5]),
-                    None if difference is None else float(difference),
-                    _over(text.tokens.picture, rows["integer"]),
-                )
-            )
-    return found
+    shape = text.quantized.model.shape
+    return [
+        _head(text, *place)
+        for place in islice(product(range(shape.layers), range(shape.heads)), HEADS)
+    ]
+
+
+def _head(text: Reference, layer: int, head: int) -> dict[str, Any]:
+    name, words, seen = f"layer.{layer}", text.tokens.words[:WORDS], text.tokens.picture
+    integers = text.golden[f"{name}.p"][head] / text.golden[f"{name}.sum"][head][..., None]
+    floats = None if text.floats is None else text.floats[f"{name}.probs"][head]
+    both = {"integer": integers} if floats is None else {"float": floats, "integer": integers}
+    first = text.quantized.model.shape.pooling == "first"
+    rows = {model: w[0] if first else w.mean(axis=0) for model, w in both.items()}
+    row, largest = rows["integer"], float(rows["integer"].max()) or 1.0
+    said: list[dict[str, Any]] = [
+        {
+            "text": word,
+            "floats": float(rows["float"][i]) if "float" in rows else None,
+            "integers": float(row[i]),
+            "shade": round(float(np.sqrt(row[i] / largest)), 2),
+        }
+        for i, word in enumerate(words)
+    ]
+    over = None
+    if seen is not None:
+        across, down = seen.grid
+        over = _opacity(row[seen.first : seen.first + across * down].reshape(across, down))
+    maps = []
+    for model, whole in both.items():
+        weights = np.asarray(whole)[: len(words), : len(words)]
+        query, key = divmod(int(weights.argmax()), weights.shape[1])
+        title = (
+            f"Attention weights of layer {layer}, head {head}, {model}: {len(weights)} queries by "
+            f"{len(weights)} keys. The largest, {weights.max():.3f}, is from {words[query]} to "
+            f"{words[key]}."
+        )
+        maps.append({"model": model, "image": _opacity(weights), "title": title})
+    return {
+        "layer": layer,
+        "head": head,
+        "maps": maps,
+        "words": said,
+        "strongest": sorted(said, key=lambda one: -one["integers"])[:5],
+        "difference": None if floats is None else float(np.abs(floats - integers).max()),
+        "over": over,
+    }

@@ -6,35 +6,23 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from cli.command import run_command
 from cli.files import write_json
 from cli.options import Parser, add_json, add_seed, positive
-from cli.progress import stage
 from cli.words import counted
 
 from rtl.interface.config import Config, array
 from rtl.interface.options import add_config_options, config_of
 from sim.design import Design, generated
 from sim.estimate import fits
+from sim.estimate.performance import example, performance
 from sim.report import table
 from sim.synth import osu018, xilinx7
-from sim.synth.ecp5 import (
-    ROWS,
-    Cost,
-    synthesise,
-)
-from sim.synth.osu018 import (
-    SLOW,
-    TARGET,
-    Silicon,
-)
+from sim.synth.ecp5 import ROWS, Cost, synthesise
+from sim.synth.osu018 import SLOW, TARGET
 from sim.synth.place import PART, PARTS, PLACERS, ROUTERS, Timing
-from sim.synth.throughput import (
-    LAYERS,
-    Throughput,
-    throughput,
-)
 
 ECP5 = "ecp5"
 TARGETS = (ECP5, xilinx7.TARGET, TARGET)
@@ -67,31 +55,32 @@ examples:
   python -m sim.synth accelerator --target xilinx7 --lanes 4 --tokens 128 --hidden 128 --ffn 512
   python -m sim.synth matmul --target osu018 --lanes 4
 """
-#: Options that not all targets have: which have them, and the default there.
-LIMITED: dict[str, tuple[tuple[str, ...], object]] = {
-    "no_route": ((ECP5,), False),
-    "part": ((ECP5,), PART),
-    "seed": ((ECP5,), 1),
-    "placements": ((ECP5,), 1),
-    "placer": ((ECP5,), PLACERS[0]),
-    "router": ((ECP5,), ROUTERS[0]),
-    "patience": ((ECP5,), 60),
-    "freq": ((ECP5, TARGET), 100.0),
-    "parts": ((ECP5,), False),
+#: Options of the ECP5 alone, and their defaults; the standard cells have the first one, too.
+LIMITED: dict[str, object] = {
+    "freq": 100.0,
+    "parts": False,
+    "no_route": False,
+    "part": PART,
+    "seed": 1,
+    "placements": 1,
+    "placer": PLACERS[0],
+    "router": ROUTERS[0],
+    "patience": 60,
 }
-
+PLACING = ("part", "freq", "placer", "router")
 FREQ = (1.0, 1000.0)
 """Least and most MHz of --freq."""
+LAYERS = 2
+"""Of the encoder whose throughput is told."""
 
 
 def describe(cost: Cost, part: fits.Part, parts: bool = False) -> str:
     """The figures as a table, with the worst path below; `parts` adds a table of the unit's parts.
 
-    part
-        The FPGA of whose resources the shares are.
+    part: the FPGA of whose resources the shares are.
     """
-    there = part.resources | {"LUT4": part.resources["LUT"]}
-    rows: list[list[object]] = [
+    there, folded = part.resources | {"LUT4": part.resources["LUT"]}, cost.folded
+    rows = [
         [name, used, there[name], f"{100 * used / there[name]:.1f} %"]
         for name, used in cost.resources.items()
     ]
@@ -99,32 +88,24 @@ def describe(cost: Cost, part: fits.Part, parts: bool = False) -> str:
         table(["resource", "used", "of the part", "share"], rows),
         "",
         f"Carry chains have taken in {cost.absorbed} LUTs.",
-        f"{cost.folded.flip_flops} of the FF lie inside: {cost.folded.block_ram_outputs} output "
-        f"registers of block RAMs, {cost.folded.dsp_outputs} of DSPs, and the operands of "
-        f"{cost.folded.dsp_inputs} DSPs; {cost.folded.copies} are copies, one a DSP",
+        f"{folded.flip_flops} of the FF lie inside: {folded.block_ram_outputs} output registers of "
+        f"block RAMs, {folded.dsp_outputs} of DSPs, and the operands of {folded.dsp_inputs} DSPs; "
+        f"{folded.copies} are copies, one a DSP",
     ]
     if parts:
-        body: list[list[object]] = [[name, *used.values()] for name, used in cost.parts.items()]
+        body = [[name, *used.values()] for name, used in cost.parts.items()]
         lines += ["", table(["part", *ROWS], body)]
-    if cost.timings or cost.unended:
-        by_seed: list[list[object]] = [
-            [
-                timing.seed,
-                f"{timing.fmax_mhz:.1f}",
-                f"{timing.logic_ns:.2f}",
-                f"{timing.routing_ns:.2f}",
-                " -> ".join(timing.path),
-            ]
-            for timing in cost.timings
-        ]
-        by_seed += [[seed, "not ended", "", "", ""] for seed in cost.unended]
+    by_seed: list[list[object]] = []
+    for t in cost.timings:
+        times = f"{t.fmax_mhz:.1f}", f"{t.logic_ns:.2f}", f"{t.routing_ns:.2f}"
+        by_seed.append([t.seed, *times, " -> ".join(t.path)])
+    by_seed += [[seed, "not ended", "", "", ""] for seed in cost.unended]
+    if by_seed:
         head = ["seed", "Fmax (MHz)", "logic (ns)", "routing (ns)", "worst path"]
+        fmax = f"median {_mhz(cost.median)}, worst {_mhz(cost.worst)}"
+        seeds = counted(len(by_seed), "seeds")
         lines += ["", table(head, by_seed)]
-        lines += [
-            "",
-            f"Fmax, routed, register to register: median {_mhz(cost.median)}, worst "
-            f"{_mhz(cost.worst)}, {_seeds(len(by_seed))}",
-        ]
+        lines += ["", f"Fmax, routed, register to register: {fmax}, {seeds}"]
     return "\n".join(lines)
 
 
@@ -132,84 +113,72 @@ def _mhz(timing: Timing | None) -> str:
     return "not ended" if timing is None else f"{timing.fmax_mhz:.1f} MHz"
 
 
-def _seeds(count: int) -> str:
-    return counted(count, "seeds")
+def throughput(config: Config, clock_mhz: float, dsps: int) -> dict[str, Any]:
+    """One inference after the other of an encoder of LAYERS layers as large as the limits.
+
+    `clock_mhz` is the median of the placements. An operation is half a MAC, without padding.
+    """
+    told = performance(config, example(config, LAYERS), clock_mhz)
+    gops = 2 * told["utilisation"] * config.macs * clock_mhz / 1e3
+    same = ("tokens", "cycles", "milliseconds", "a_second")
+    found = {"clock_mhz": clock_mhz} | {name: told[name] for name in same}
+    return found | {"gops": gops, "gops_a_dsp": gops / dsps}
 
 
-def describe_throughput(speed: Throughput) -> str:
+def describe_throughput(speed: dict[str, Any]) -> str:
     return (
-        f"At the median: {speed.milliseconds:.2f} ms a text of {speed.tokens:,} tokens "
-        f"({speed.cycles:,} cycles, {LAYERS} layers as large as the limits), "
-        f"{speed.a_second:,.1f} texts a second; {speed.gops:.2f} GOPS, "
-        f"{speed.gops_a_dsp:.3f} a DSP (two operations a MAC, padding left out)"
-    )
+        "At the median: {milliseconds:.2f} ms a text of {tokens:,} tokens ({cycles:,} cycles, "
+        f"{LAYERS} layers as large as the limits), "
+        "{a_second:,.1f} texts a second; {gops:.2f} GOPS, {gops_a_dsp:.3f} a DSP (two operations a "
+        "MAC, padding left out)"
+    ).format(**speed)
 
 
-def figures(cost: Cost, speed: Throughput | None) -> dict[str, object]:
+def figures(cost: Cost, speed: dict[str, Any] | None) -> dict[str, object]:
     """All that is printed, for programs."""
-    fmax = None
-    if cost.timings or cost.unended:
-        fmax = {
-            "median": None if cost.median is None else cost.median.fmax_mhz,
-            "worst": None if cost.worst is None else cost.worst.fmax_mhz,
-            "by_seed": {str(timing.seed): timing.fmax_mhz for timing in cost.timings},
-        }
+    fmax = {
+        "median": cost.median and cost.median.fmax_mhz,
+        "worst": cost.worst and cost.worst.fmax_mhz,
+        "by_seed": {str(timing.seed): timing.fmax_mhz for timing in cost.timings},
+    }
     return dataclasses.asdict(cost) | {
-        "fmax_mhz": fmax,
-        "throughput": None if speed is None else dataclasses.asdict(speed),
+        "fmax_mhz": fmax if cost.timings or cost.unended else None,
+        "throughput": speed,
     }
 
 
-def describe_silicon(found: Silicon) -> str:
+def describe_silicon(found: dict[str, Any]) -> str:
     """Area, memories and clock."""
-    bits = ", ".join(f"{number:,} bits of {kind}" for kind, number in found.memory_bits.items())
-    lines = [
-        f"cells: {found.kge:.1f} kGE, {found.mm2:.3f} mm2",
-        f"memories: {bits}; of these register files alone are among the cells",
-    ]
-    if found.typical_mhz is not None:
-        lines.append(
-            f"clock: {found.typical_mhz:.1f} MHz typical, "
-            f"{found.slow_mhz:.1f} MHz in the slow corner"
-        )
-    return "\n".join(lines)
+    bits = ", ".join(f"{number:,} bits of {kind}" for kind, number in found["memory_bits"].items())
+    told = (
+        f"cells: {found['kge']:.1f} kGE, {found['mm2']:.3f} mm2\n"
+        f"memories: {bits}; of these register files alone are among the cells"
+    )
+    if found["typical_mhz"] is None:
+        return told
+    typical, slow = found["typical_mhz"], found["slow_mhz"]
+    return f"{told}\nclock: {typical:.1f} MHz typical, {slow:.1f} MHz in the slow corner"
 
 
 def _parser() -> Parser:
     result = Parser("sim.synth", DESCRIPTION, EXAMPLES)
     result.add_argument("unit", help="which unit; `python -m rtl.generate --list` shows them")
-    result.add_argument(
-        "--target",
-        choices=TARGETS,
-        default=ECP5,
-        metavar="NAME",
-        help=f"{', '.join(TARGETS)} (default: {ECP5})",
-    )
-    result.add_argument(
-        "--freq", type=float, metavar="MHZ", help="target; for osu018 in the slow corner, 100"
-    )
+    what = f"{', '.join(TARGETS)} (default: {ECP5})"
+    result.add_argument("--target", choices=TARGETS, default=ECP5, metavar="NAME", help=what)
+    what = "target; for osu018 in the slow corner, 100"
+    result.add_argument("--freq", type=float, metavar="MHZ", help=what)
     routed = result.add_argument_group(f"of {ECP5} alone")
-    routed.add_argument("--parts", action="store_true", default=None, help="also figures of parts")
-    routed.add_argument(
-        "--no-route", action="store_true", default=None, help="count resources only"
-    )
+    flag: Any = {"action": "store_true", "default": None}
+    routed.add_argument("--parts", help="also figures of parts", **flag)
+    routed.add_argument("--no-route", help="count resources only", **flag)
     routed.add_argument("--part", choices=PARTS, help=f"default: {PART}")
     add_seed(routed, "the first placement", default=1)
-    routed.add_argument(
-        "--placements",
-        type=int,
-        choices=range(1, 33),
-        metavar="N",
-        help="seeds to place with, 1 to 32; the median counts, 1",
-    )
+    what, some = "seeds to place with, 1 to 32; the median counts, 1", range(1, 33)
+    routed.add_argument("--placements", type=int, choices=some, metavar="N", help=what)
     routed.add_argument("--placer", choices=PLACERS, help="static")
     routed.add_argument("--router", choices=ROUTERS, help="router1")
-    routed.add_argument(
-        "--patience",
-        type=positive,
-        metavar="MINUTES",
-        help="after which a placement is stopped and counts as the slowest, 60",
-    )
+    what = "after which a placement is stopped and counts as the slowest, 60"
+    routed.add_argument("--patience", type=positive, metavar="MINUTES", help=what)
     result.set_defaults(seed=None)
     add_json(result)
     add_config_options(result)
@@ -218,16 +187,15 @@ def _parser() -> Parser:
 
 def _settle(parser: Parser, options: argparse.Namespace) -> None:
     """Refuse an option that the target does not have; the others get their defaults."""
-    for name, (targets, default) in LIMITED.items():
+    for name, default in LIMITED.items():
+        targets = (ECP5, TARGET) if name == "freq" else (ECP5,)
         if getattr(options, name) is None:
             setattr(options, name, default)
         elif options.target not in targets:
-            parser.error(
-                f"argument --{name.replace('_', '-')}: the target {options.target} has none, only "
-                f"{' and '.join(targets)}"
-            )
-    if options.freq is not None and not FREQ[0] <= options.freq <= FREQ[1]:
-        low, high = FREQ
+            why = f"the target {options.target} has none, only {' and '.join(targets)}"
+            parser.error(f"argument --{name.replace('_', '-')}: {why}")
+    low, high = FREQ
+    if not low <= options.freq <= high:
         parser.error(f"argument --freq: {options.freq:g} is out of range: {low:g} to {high:g} MHz")
 
 
@@ -235,48 +203,39 @@ def _run(parser: Parser, options: argparse.Namespace) -> None:
     _settle(parser, options)
     config = config_of(options)
     design = generated(options.unit, config)
-    shape = array(config.lanes, config.tile_columns)
     if options.target == ECP5:
-        _ecp5(design, config, options)
-        return
-    found: xilinx7.Counts | Silicon
-    if options.target == TARGET:
-        found = osu018.synthesise(design, freq=options.freq, say=stage)
+        title, told, found = _ecp5(design, config, options)
+    elif options.target == TARGET:
+        found = osu018.synthesise(design, freq=options.freq)
         title, told = "OSU 0.18 um standard cells", describe_silicon(found)
     else:
-        found = xilinx7.count(design, stage)
-        row = [found.resources[kind] for kind in xilinx7.KINDS]
-        title = "Xilinx 7 series"
-        told = f"{table(list(xilinx7.KINDS), [row])}\n\n{xilinx7.NOTE}"
+        found, title = xilinx7.count(design), "Xilinx 7 series"
+        row = [found["resources"][kind] for kind in xilinx7.KINDS]
+        told = f"{table(xilinx7.KINDS, [row])}\n\n{xilinx7.NOTE}"
     if options.json is not None:
-        write_json(options.json, dataclasses.asdict(found))
-    print(f"{found.unit}, {shape}, {title}")
+        write_json(options.json, found)
+    print(f"{design.name}, {array(config.lanes, config.tile_columns)}, {title}")
     print(told)
 
 
-def _ecp5(design: Design, config: Config, options: argparse.Namespace) -> None:
+def _ecp5(
+    design: Design, config: Config, options: argparse.Namespace
+) -> tuple[str, str, dict[str, Any]]:
+    """The part, what is printed, and the figures."""
     cost = synthesise(
         design,
         route=not options.no_route,
-        part=options.part,
-        freq=options.freq,
-        placer=options.placer,
-        router=options.router,
-        patience=60 * options.patience,
         seeds=range(options.seed, options.seed + options.placements),
-        say=stage,
+        patience=60 * options.patience,
+        **{name: getattr(options, name) for name in PLACING},
     )
-    speed = None
+    part, speed = fits.PARTS[options.part], None
+    told = describe(cost, part, options.parts)
     if cost.median is not None and design.name == "accelerator":
         speed = throughput(config, cost.median.fmax_mhz, cost.resources["DSP"])
-    if options.json is not None:
-        write_json(options.json, {"target": ECP5, "part": options.part} | figures(cost, speed))
-    part = fits.PARTS[options.part]
-    shape = array(config.lanes, config.tile_columns)
-    print(f"{cost.unit}, {shape}, {part.name}F speed grade 6")
-    print(describe(cost, part, options.parts))
-    if speed is not None:
-        print(describe_throughput(speed))
+        told += f"\n{describe_throughput(speed)}"
+    written = {"target": ECP5, "part": options.part} | figures(cost, speed)
+    return f"{part.name}F speed grade 6", told, written
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

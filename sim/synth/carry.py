@@ -146,10 +146,7 @@ def _absorb(netlist: Netlist, lut: str) -> bool:
 def absorb(module: dict[str, Any]) -> int:
     """Take LUTs of a flat module, a value of "modules" in Yosys' JSON, into its carry chains.
 
-    Returns
-    -------
-    int
-        How many LUTs are gone.
+    Gives how many LUTs are gone.
     """
     netlist = Netlist(module)
     luts = 0

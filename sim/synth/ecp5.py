@@ -7,26 +7,21 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cli.files import locked, write_if_changed, write_json
 from cli.machine import GENERATED
+from cli.progress import stage
 
 from sim.design import Design
 from sim.estimate import fits
 from sim.synth import passes, tools
 from sim.synth.fold import FLIP_FLOP, Folded
 from sim.synth.parts import cells_by_part
-from sim.synth.passes import Improved
-from sim.synth.place import (
-    PART,
-    PLACERS,
-    ROUTERS,
-    Timing,
-    place_and_route,
-)
+from sim.synth.place import PART, Timing, place_and_route
 from sim.synth.tools import SynthesisError, run_yosys
 
 FOLDER = GENERATED / "synth"
@@ -87,23 +82,13 @@ def wrapper(design: Design) -> str:
     shift register; on `capture` its outputs are copied into another one, which then shifts out.
     Trace ports are for benches: they stay open, as in a design that uses the unit.
     """
-    inputs = {name: port.width for name, port in design.ports.items() if port.is_input}
-    outputs = {
-        name: port.width
-        for name, port in design.ports.items()
-        if not (port.is_input or name.startswith("trace_"))
-    }
-    del inputs["clk"]
-    total_in, total_out = sum(inputs.values()), sum(outputs.values())
-    connections, at = [".clk(clk)"], 0
-    for name, width in inputs.items():
-        connections.append(f".{name}(operands[{at} +: {width}])")
-        at += width
-    at = 0
-    for name, width in outputs.items():
-        connections.append(f".{name}(outputs[{at} +: {width}])")
-        at += width
-    joined = ",\n    ".join(connections)
+    connections, used = [".clk(clk)"], {"operands": 0, "outputs": 0}
+    for name, port in design.ports.items():
+        word = "operands" if port.is_input else "outputs"
+        if name != "clk" and (port.is_input or not name.startswith("trace_")):
+            connections.append(f".{name}({word}[{used[word]} +: {port.width}])")
+            used[word] += port.width
+    joined, total_in, total_out = ",\n    ".join(connections), *used.values()
     return f"""\
 module wrapped(input clk, input data_in, input capture, output data_out);
   reg [{total_in}:0] operands;
@@ -133,30 +118,22 @@ def _count(cells: Mapping[str, int]) -> dict[str, int]:
     return counts
 
 
-def _synthesise(
-    design: Design, folder: Path
-) -> tuple[dict[str, int], dict[str, dict[str, int]], Improved]:
-    """Resources of the unit alone, in all and by part; logic is optimised across the parts."""
+def _synthesise(design: Design, folder: Path) -> dict[str, object]:
+    """Of `Cost` what is of the unit alone; logic is optimised across the parts."""
     name = design.name
     run_yosys(f"read_verilog {name}.v", name, f"write_json {name}.json", folder)
-    module = json.loads((folder / f"{design.name}.json").read_text())["modules"][design.name]
-    registers = {name: cell for name, cell in module["cells"].items() if cell["type"] == FLIP_FLOP}
-    improved = passes.improve(module)
+    module = json.loads((folder / f"{name}.json").read_text())["modules"][name]
+    registers = {cell: x for cell, x in module["cells"].items() if x["type"] == FLIP_FLOP}
+    luts, folded = passes.improve(module)
     cells = module["cells"] | registers  # also those that have been moved
-    kinds = Counter(cell["type"] for cell in cells.values())
-    parts = cells_by_part(design.verilog, f"{design.name}.v", cells)
+    parts = cells_by_part(design.verilog, f"{name}.v", cells)
     counts = {part: _count(parts[part]) for part in sorted(parts)}
-    filled = {part: count for part, count in counts.items() if any(count.values())}
-    return _count(kinds), filled, improved
-
-
-def _map(design: Design, folder: Path, netlist: Path) -> None:
-    """The netlist of the unit between its shift registers, as nextpnr gets it."""
-    (folder / "wrapped.v").write_text(wrapper(design))
-    read = f"read_verilog wrapped.v {design.name}.v"
-    run_yosys(read, "wrapped", "write_json wrapped.json", folder)
-    passes.improve_file(folder / "wrapped.json", "wrapped", placed=True)
-    (folder / "wrapped.json").rename(netlist)
+    return {
+        "resources": _count(Counter(cell["type"] for cell in cells.values())),
+        "parts": {part: count for part, count in counts.items() if any(count.values())},
+        "absorbed": luts,
+        "folded": dataclasses.asdict(folded),
+    }
 
 
 def _check_room(name: str, used: Mapping[str, int], part: str) -> None:
@@ -176,38 +153,18 @@ def synthesise(
     design: Design,
     *,
     route: bool = True,
-    part: str = PART,
-    freq: float = 100.0,
     seeds: Sequence[int] = (1,),
-    placer: str = PLACERS[0],
-    router: str = ROUTERS[0],
-    patience: float | None = None,
-    say: Callable[[str], None] = lambda message: None,
+    part: str = PART,
+    **placing: Any,
 ) -> Cost:
     """Resources of `design` and, with `route`, its timing.
 
     The synthesis of a design is done once, and each placement of it; several commands can place one
-    design at once, each with seeds of its own.
+    design at once, each with seeds of its own. SynthesisError where a tool refused the design, or
+    it does not fit the part.
 
-    Parameters
-    ----------
-    part
-        Of `PARTS`; what is counted does not depend on it.
-    freq
-        Target of place and route in MHz; it stops improving there.
-    seeds
-        Of the placer. Fmax moves by some 10 % from one to the next; the median counts.
-    placer, router
-        nextpnr's; of `PLACERS` and `ROUTERS`.
-    patience
-        Seconds after which a run of nextpnr is stopped, its seed then in `unended`; None: never.
-    say
-        Told before each step that takes time.
-
-    Raises
-    ------
-    SynthesisError
-        A tool refused the design, or it does not fit the part.
+    Fmax moves by some 10 % from one of the placer's `seeds` to the next; the median counts. `part`
+    and `placing` are as `place_and_route` takes them; what is counted does not depend on them.
     """
     folder = FOLDER / f"{design.name}-{design.configuration}"
     sources = (Path(__file__), Path(tools.__file__), *passes.SOURCES)
@@ -217,34 +174,22 @@ def synthesise(
     with locked(folder / "lock"):
         write_if_changed(folder / f"{design.name}.v", design.verilog)
         if not counted.exists():
-            say(f"synthesis of {design.name}")
+            stage(f"synthesis of {design.name}")
             start = time.monotonic()
-            resources, parts, improved = _synthesise(design, folder)
-            found = {
-                "resources": resources,
-                "parts": parts,
-                "absorbed": improved.luts,
-                "folded": dataclasses.asdict(improved.folded),
-                "seconds": round(time.monotonic() - start, 1),
-            }
-            write_json(counted, found)
+            found = _synthesise(design, folder)
+            write_json(counted, found | {"seconds": round(time.monotonic() - start, 1)})
         known = json.loads(counted.read_text())
         if route:
             _check_room(design.name, known["resources"], part)
         if route and not netlist.exists():
-            say(f"synthesis of {design.name} between two shift registers")
-            _map(design, folder, netlist)
+            stage(f"synthesis of {design.name} between two shift registers")
+            (folder / "wrapped.v").write_text(wrapper(design))
+            read = f"read_verilog wrapped.v {design.name}.v"
+            run_yosys(read, "wrapped", "write_json wrapped.json", folder)
+            passes.improve_file(folder / "wrapped.json", "wrapped", placed=True)
+            (folder / "wrapped.json").rename(netlist)
     placed = {
-        seed: place_and_route(
-            netlist,
-            part=part,
-            freq=freq,
-            seed=seed,
-            placer=placer,
-            router=router,
-            patience=patience,
-            say=say,
-        )
+        seed: place_and_route(netlist, seed=seed, part=part, **placing)
         for seed in (seeds if route else ())
     }
     return Cost(

@@ -27,7 +27,7 @@ be believed.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,16 +44,9 @@ _INPUTS, _OUTPUT = ("INPUTA", "INPUTB"), ("OUTPUT",)
 class Folded:
     """What a fold has moved.
 
-    Attributes
-    ----------
-    block_ram_outputs, dsp_outputs, dsp_inputs
-        Ports of block RAMs and multipliers that have got a register.
-    flip_flops
-        That have gone inside, and left nothing outside.
-    copies
-        Flip-flops that were added, so that no multiplier shares an operand's register.
-    outside
-        How many ports kept their registers outside, by the reason; ports without any included.
+    Ports of block RAMs and multipliers that have got a register, ``flip_flops`` that have gone
+    inside and left nothing outside, ``copies`` that were added, so that no multiplier shares an
+    operand's register; ``outside``: how many ports kept theirs, or have none, by the reason.
     """
 
     block_ram_outputs: int
@@ -205,40 +198,38 @@ def fold(module: dict[str, Any]) -> Folded:
     """Fold the registers of a flat module, a value of "modules" in Yosys' JSON, in place."""
     netlist = Netlist(module)
     before = len(netlist.of_type(FLIP_FLOP))
-    outside: Counter[str] = Counter()
-    ports = products = 0
+    inside, outside = Counter[str](), Counter[str]()
+
+    def tried(what: str, step: Callable[..., Any], *at: str) -> Any:
+        try:
+            found = step(netlist, *at)
+        except Unfoldable as reason:
+            outside[f"{what}: {reason}"] += 1
+            return None
+        inside[what] += 1
+        return found
+
     for name in netlist.of_type(BLOCK_RAM):
         wide = int(netlist.cells[name]["parameters"]["DATA_WIDTH_A"], 2) == 2 * PORT_BITS
         for sides in ("AB",) if wide else ("A", "B"):
-            try:
-                _block_ram_port(netlist, name, sides)
-                ports += 1
-            except Unfoldable as reason:
-                outside[f"block RAM output: {reason}"] += 1
-    for name in netlist.of_type(MULTIPLIER):
-        try:
-            _product(netlist, name)
-            products += 1
-        except Unfoldable as reason:
-            outside[f"DSP output: {reason}"] += 1
-    operands = {}
-    for name in netlist.of_type(MULTIPLIER):
-        try:
-            operands[name] = _operands(netlist, name)
-        except Unfoldable as reason:
-            outside[f"DSP inputs: {reason}"] += 1
+            tried("block RAM output", _block_ram_port, name, sides)
+    multipliers = netlist.of_type(MULTIPLIER)
+    for name in multipliers:
+        tried("DSP output", _product, name)
+    found = {name: tried("DSP inputs", _operands, name) for name in multipliers}
+    operands: dict[str, dict[str, str]] = {name: x for name, x in found.items() if x is not None}
     flip_flops = {flip_flop for registers in operands.values() for flip_flop in registers.values()}
     for name, registers in operands.items():
         _clocked(netlist, name, _clock_of(netlist, registers.values()), _INPUTS)
         for pin, flip_flop in registers.items():
             netlist.connect(name, pin, netlist.pin(flip_flop, "DI"))
-    copies = _share(netlist, (name for name in netlist.of_type(MULTIPLIER) if name not in operands))
+    copies = _share(netlist, (name for name in multipliers if name not in operands))
     for name in flip_flops:
         if not netlist.readers(netlist.pin(name, "Q")):
             netlist.remove(name)
     return Folded(
-        block_ram_outputs=ports,
-        dsp_outputs=products,
+        block_ram_outputs=inside["block RAM output"],
+        dsp_outputs=inside["DSP output"],
         dsp_inputs=len(operands),
         flip_flops=before + copies - len(netlist.of_type(FLIP_FLOP)),
         copies=copies,

@@ -7,12 +7,12 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from cli.files import locked
+from cli.progress import stage
 
 from rtl.generate.verilog import instances
 from sim.design import Design
@@ -91,20 +91,13 @@ report_checks -path_delay max
 
 
 def library_file(name: str) -> str:
-    """Text of a file of the library.
-
-    Raises
-    ------
-    SynthesisError
-        It is not installed.
-    """
+    """Text of a file of the library; SynthesisError where it is not installed."""
     try:
         return (LIBRARY / name).read_text()
     except FileNotFoundError:
-        raise SynthesisError(
-            f"the cells of the target {TARGET} are not installed ({LIBRARY / name} is missing): "
-            "run `apt-get install qflow-tech-osu018 opensta` first"
-        ) from None
+        what = f"the cells of the target {TARGET} are not installed ({LIBRARY / name} is missing)"
+        do = "run `apt-get install qflow-tech-osu018 opensta` first"
+        raise SynthesisError(f"{what}: {do}") from None
 
 
 def areas() -> dict[str, float]:
@@ -121,38 +114,13 @@ def liberty() -> str:
     return _AREA.sub(lambda found: f"{found[1]}{size[found[2]]:g}", text)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Silicon:
-    """Figures of one synthesis for standard cells.
+def synthesise(design: Design, *, freq: float = 100.0) -> dict[str, Any]:
+    """Area and clock of `design`; gates are sized for `freq` MHz in the slow corner.
 
-    ``kge`` and ``mm2`` are of all cells, without RAM and ROM; the clocks are those of the slowest
-    path from register to register in two corners, None where there is no such path.
-    """
-
-    target: str
-    unit: str
-    configuration: dict[str, object]
-    kge: float
-    mm2: float
-    memory_bits: dict[str, int]
-    typical_mhz: float | None
-    slow_mhz: float | None
-
-
-def synthesise(
-    design: Design, *, freq: float = 100.0, say: Callable[[str], None] = lambda message: None
-) -> Silicon:
-    """Area and clock of `design`.
-
-    Parameters
-    ----------
-    freq
-        MHz in the slow corner for which gates are sized and buffered.
-
-    Raises
-    ------
-    SynthesisError
-        Library or tools are not installed, or a tool refused the design.
+    ``kge`` and ``mm2`` are of all cells, without RAM and ROM; ``typical_mhz`` and ``slow_mhz`` are
+    the clocks of the slowest path from register to register in two corners, None where there is no
+    such path. SynthesisError where library or tools are not installed, or a tool refused the
+    design.
     """
     cells, top = liberty(), design.name
     paths = instances(design.verilog, top)
@@ -160,11 +128,11 @@ def synthesise(
     folder = FOLDER / f"{top}-{design.configuration}-{TARGET}"
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / "lock"):
-        say(f"synthesis of {top} for {TARGET} (log: {folder / 'yosys.log'})")
-        (folder / f"{top}.v").write_text(_BEGINS.sub("", design.verilog))
-        (folder / "cells.lib").write_text(cells)
-        (folder / "memories.lib").write_text(MEMORIES.read_text())
-        (folder / "abc.constr").write_text(CONSTRAINTS)
+        stage(f"synthesis of {top} for {TARGET} (log: {folder / 'yosys.log'})")
+        made = {f"{top}.v": _BEGINS.sub("", design.verilog), "cells.lib": cells}
+        made |= {"memories.lib": MEMORIES.read_text(), "abc.constr": CONSTRAINTS}
+        for name, text in made.items():
+            (folder / name).write_text(text)
         _yosys(_COARSE.format(top=top, modules=" ".join(sorted(modules))), folder)
         netlist = json.loads((folder / "coarse.json").read_text())
         count = Counter(module for module in paths.values() if module in modules)
@@ -173,18 +141,18 @@ def synthesise(
         unused = " ".join(f"-dont_use {cell}" for cell in UNUSED)
         _yosys(_MAPPED.format(top=top, period=1e6 / freq / SLOW, unused=unused), folder)
         area = json.loads((folder / "area.json").read_text())["design"]["area"]
-        say("timing by OpenSTA")
+        stage("timing by OpenSTA")
         delay = _slowest_path(top, 1e3 / freq, folder)
-    return Silicon(
-        target=TARGET,
-        unit=top,
-        configuration=json.loads(design.sheet)["configuration"],
-        kge=round(area / areas()[GATE] / 1e3, 3),
-        mm2=round(area / 1e6, 4),
-        memory_bits=bits,
-        typical_mhz=None if delay is None else round(1e3 / delay, 1),
-        slow_mhz=None if delay is None else round(1e3 / delay / SLOW, 1),
-    )
+    return {
+        "target": TARGET,
+        "unit": top,
+        "configuration": json.loads(design.sheet)["configuration"],
+        "kge": round(area / areas()[GATE] / 1e3, 3),
+        "mm2": round(area / 1e6, 4),
+        "memory_bits": bits,
+        "typical_mhz": None if delay is None else round(1e3 / delay, 1),
+        "slow_mhz": None if delay is None else round(1e3 / delay / SLOW, 1),
+    }
 
 
 def _yosys(script: str, folder: Path) -> None:
@@ -194,19 +162,10 @@ def _yosys(script: str, folder: Path) -> None:
 def take_out_memories(modules: Mapping[str, Any], count: Mapping[str, int]) -> dict[str, int]:
     """Replace each memory that is read by a clock by its ports: on a chip it is a macro.
 
-    Others are small and become flip-flops.
+    Others are small and become flip-flops. Gives the bits of RAM, ROM and register files.
 
-    Parameters
-    ----------
-    modules
-        Of Yosys' JSON, with `$mem_v2` cells; changed in place.
-    count
-        How often each module stands in the design.
-
-    Returns
-    -------
-    dict
-        Bits of RAM, ROM and register files in the design.
+    `modules` of Yosys' JSON, with `$mem_v2` cells, are changed in place; `count` says how often
+    each stands in the design.
     """
     bits = {"RAM": 0, "ROM": 0, "register file": 0}
     for module, found in modules.items():

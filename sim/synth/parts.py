@@ -29,21 +29,6 @@ def parts_by_line(verilog: str) -> list[str]:
     return [part_of.get(name, ITSELF) for name, text in modules.items() for _ in text.splitlines()]
 
 
-def kept(verilog: str) -> dict[str, list[str]]:
-    """Modules that are a part down to that depth, and the part that each of their instances is in.
-
-    What lies deeper belongs to one of them.
-    """
-    paths = instances(verilog, next(iter(by_module(verilog))))
-    found: dict[str, list[str]] = {
-        module: [] for path, module in paths.items() if len(path) <= _DEPTH
-    }
-    for path, module in paths.items():
-        if module in found:
-            found[module].append(".".join(path[:_DEPTH]) or ITSELF)
-    return found
-
-
 def cells_by_part(verilog: str, file: str, cells: Mapping[str, Any]) -> dict[str, Counter[str]]:
     """Cell types of a flat netlist, counted for each part of the unit.
 
@@ -65,10 +50,7 @@ def cells_by_part(verilog: str, file: str, cells: Mapping[str, Any]) -> dict[str
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for name, cell in cells.items():
         source = line_of.search(cell["attributes"].get("src", ""))
-        if source is None:
-            unknown.append((name, cell["type"]))
-            continue
-        part = by_line[int(source[1]) - 1]
+        part = by_line[int(source[1]) - 1] if source else ""
         if not part:
             unknown.append((name, cell["type"]))
             continue

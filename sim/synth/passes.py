@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,36 +13,22 @@ from sim.synth.fold import Folded
 SOURCES = (Path(__file__), *(Path(str(module.__file__)) for module in (carry, fold, netlist)))
 
 
-@dataclass(frozen=True)
-class Improved:
-    """What the passes have moved.
+def improve(module: dict[str, Any]) -> tuple[int, Folded]:
+    """Both passes over a flat module, a value of "modules" in Yosys' JSON, in place.
 
-    Attributes
-    ----------
-    luts
-        That carry chains have taken in.
-    folded
-        Registers that block RAMs and multipliers have taken in.
+    How many LUTs carry chains have taken in, and what block RAMs and multipliers have.
     """
-
-    luts: int
-    folded: Folded
+    return carry.absorb(module), fold.fold(module)
 
 
-def improve(module: dict[str, Any]) -> Improved:
-    """Both passes over a flat module, a value of "modules" in Yosys' JSON, in place."""
-    return Improved(luts=carry.absorb(module), folded=fold.fold(module))
-
-
-def improve_file(path: Path, top: str, *, placed: bool) -> Improved:
+def improve_file(path: Path, top: str, *, placed: bool) -> None:
     """Both passes over the module `top` of a JSON file that Yosys wrote, in place.
 
     With `placed` it is for nextpnr, and carries that nothing reads lose their nets.
     """
     design = json.loads(path.read_text())
     module = design["modules"][top]
-    improved = improve(module)
+    improve(module)
     if placed:
         carry.open_ends(module)
     path.write_text(json.dumps(design))
-    return improved

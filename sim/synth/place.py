@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cli.files import locked, write_json
+from cli.progress import stage
 
 from sim.synth import tools
 from sim.synth.tools import SynthesisError, Unended
@@ -32,11 +32,6 @@ _CELL_SUFFIX = re.compile(
 )
 
 _UNNAMED = re.compile(r"(^|\.)_\d+_")  # an expression without a name of its own
-
-
-def device(part: str) -> tuple[str, ...]:
-    """nextpnr's options for one of PARTS."""
-    return (f"--{part.removeprefix('LFE5U-')}k", "--package", "CABGA381", "--speed", "6")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,30 +57,25 @@ def signal_of(cell: str) -> str:
 def read_timing(report: dict[str, Any], seed: int) -> Timing:
     """Fmax and the slowest register-to-register path of nextpnr's JSON report.
 
-    Raises
-    ------
-    SynthesisError
-        The design has no path from register to register.
+    SynthesisError where the design has no such path.
     """
     if not report["fmax"]:
         raise SynthesisError("the design has no path from register to register")
     clock, speed = min(report["fmax"].items(), key=lambda entry: entry[1]["achieved"])
     ends = f"posedge {clock}"
-    paths = [p["path"] for p in report["critical_paths"] if p["from"] == p["to"] == ends]
-    (steps,) = paths
-    names = [signal_of(steps[0]["from"]["cell"])]
-    names += [signal_of(step["net"]) for step in steps if "net" in step]
-    names.append(signal_of(steps[-1]["to"]["cell"]))
+    (steps,) = (p["path"] for p in report["critical_paths"] if p["from"] == p["to"] == ends)
+    nets = (step["net"] for step in steps if "net" in step)
     shown: list[str] = []
-    for name in names:
+    for name in map(signal_of, (steps[0]["from"]["cell"], *nets, steps[-1]["to"]["cell"])):
         own = "$" not in name and not _UNNAMED.search(name)
         if own and _bit(name) not in map(_bit, shown[-1:]):
             shown.append(name)
     routing = sum(step["delay"] for step in steps if step["type"] == "routing")
+    logic = sum(step["delay"] for step in steps) - routing
     return Timing(
         fmax_mhz=round(speed["achieved"], 1),
         path=shown,
-        logic_ns=round(sum(step["delay"] for step in steps) - routing, 2),
+        logic_ns=round(logic, 2),
         routing_ns=round(routing, 2),
         seed=seed,
     )
@@ -94,38 +84,37 @@ def read_timing(report: dict[str, Any], seed: int) -> Timing:
 def place_and_route(
     netlist: Path,
     *,
-    part: str,
-    freq: float,
     seed: int,
-    placer: str,
-    router: str,
-    patience: float | None,
-    say: Callable[[str], None],
+    part: str = PART,
+    freq: float = 100.0,
+    placer: str = PLACERS[0],
+    router: str = ROUTERS[0],
+    patience: float | None = None,
 ) -> Timing | None:
     """The timing of this placement, kept beside the netlist; None where it did not end.
 
-    `synthesise` describes the parameters.
+    It stops improving at `freq` MHz; `part`, `placer` and `router` are of `PARTS`, `PLACERS` and
+    `ROUTERS`; nextpnr is stopped after `patience` seconds, with None never.
     """
     kept = netlist.with_name(f"{netlist.stem}-{part}-{seed}-{freq:g}-{placer}-{router}.json")
     with locked(kept.with_suffix(".lock")):
         if not kept.exists():
             report, log = kept.with_suffix(".report"), kept.with_suffix(".log")
-            say(f"place and route, seed {seed} (log: {log})")
+            stage(f"place and route, seed {seed} (log: {log})")
+            size = f"--{part.removeprefix('LFE5U-')}k"
+            words = [size, "--package", "CABGA381", "--speed", "6"]
+            words += ["--json", netlist.name, "--freq", str(freq)]
+            words += ["--seed", str(seed), "--placer", placer, "--router", router]
+            words += ["--timing-allow-fail", "--report", report.name]
+            here = netlist.parent
             try:
                 tools.run_tool(
-                    "nextpnr-ecp5",
-                    *device(part),
-                    *("--json", netlist.name, "--freq", str(freq), "--seed", str(seed)),
-                    *("--placer", placer, "--router", router),
-                    *("--timing-allow-fail", "--report", report.name),
-                    folder=netlist.parent,
-                    log_name=log.name,
-                    seconds=patience,
+                    "nextpnr-ecp5", *words, folder=here, log_name=log.name, seconds=patience
                 )
             except Unended:
-                say(f"seed {seed} has not ended after {patience:g} s")
+                stage(f"seed {seed} has not ended after {patience:g} s")
                 return None
             timing = read_timing(json.loads(report.read_text()), seed)
             write_json(kept, dataclasses.asdict(timing))
-            say(f"Fmax {timing.fmax_mhz} MHz")
+            stage(f"Fmax {timing.fmax_mhz} MHz")
         return Timing(**json.loads(kept.read_text()))

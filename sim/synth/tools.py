@@ -22,21 +22,13 @@ class Unended(SynthesisError):
 
 
 def run_tool(
-    name: str,
-    *arguments: str,
-    folder: Path,
-    log_name: str = "",
-    seconds: float | None = None,
+    name: str, *arguments: str, folder: Path, log_name: str = "", seconds: float | None = None
 ) -> None:
     """Run a yowasp tool in `folder`; what it says is in `log_name` there, `name`.log if empty.
 
-    Raises
-    ------
-    Unended
-        It took longer than so many seconds.
-    SynthesisError
-        It is not installed, it failed, or it has let a signal be driven twice: Yosys then takes
-        one of the two and only warns, so the netlist is another design.
+    Unended where it took longer than so many seconds. SynthesisError where it is not installed, it
+    failed, or it has let a signal be driven twice: Yosys then takes one of the two and only warns,
+    so the netlist is another design.
     """
     program = Path(sys.executable).with_name(f"yowasp-{name}")
     if not program.exists():
@@ -50,16 +42,13 @@ def run_tool(
             )
         except subprocess.TimeoutExpired:
             raise Unended(f"{name} was stopped after {seconds:g} s; see {log}") from None
-    if done.returncode != 0:
-        end = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-        raise SynthesisError(f"{name} failed; the end of {log}:\n{end}")
     said = log.read_text(errors="replace").splitlines()
+    if done.returncode != 0:
+        raise SynthesisError("\n".join([f"{name} failed; the end of {log}:", *said[-15:]]))
     conflicts = [line for line in said if "Driver-driver conflict" in line]
     if conflicts:
-        raise SynthesisError(
-            f"{name} drives {len(conflicts)} bits twice, so its netlist is wrong; the first in "
-            f"{log}:\n{conflicts[0]}"
-        )
+        what = f"drives {len(conflicts)} bits twice, so its netlist is wrong"
+        raise SynthesisError(f"{name} {what}; the first in {log}:\n{conflicts[0]}")
 
 
 def flat(top: str) -> str:

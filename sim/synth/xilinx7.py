@@ -6,13 +6,14 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from fractions import Fraction
 from importlib.metadata import version
 from math import ceil
+from typing import Any
 
 from cli.files import locked, write_if_changed, write_json
+from cli.progress import stage
 
 from sim.design import Design
 from sim.synth.ecp5 import FOLDER
@@ -45,25 +46,10 @@ NOTE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Counts:
-    """Resources of one unit by KINDS, and its cells by Yosys' types."""
-
-    target: str
-    unit: str
-    configuration: dict[str, object]
-    resources: dict[str, int]
-    cells: dict[str, int]
-    seconds: float
-
-
 def used(cells: Mapping[str, int]) -> dict[str, int]:
     """How many of each kind these cells take, parts of one rounded up.
 
-    Raises
-    ------
-    SynthesisError
-        A type of cell is in no table, so that the sum would lack it.
+    SynthesisError where a type of cell is in no table, so that the sum would lack it.
     """
     total = dict.fromkeys(KINDS, Fraction())
     for name, number in cells.items():
@@ -71,20 +57,15 @@ def used(cells: Mapping[str, int]) -> dict[str, int]:
             kind, each = CELLS[name]
             total[kind] += number * each
         elif name not in FREE:
-            raise SynthesisError(
-                f"{number} cells of the type {name}, whose cost is not known: it belongs into "
-                "CELLS of sim/synth/xilinx7.py"
-            )
+            unknown = "whose cost is not known: it belongs into CELLS of sim/synth/xilinx7.py"
+            raise SynthesisError(f"{number} cells of the type {name}, {unknown}")
     return {kind: ceil(number) for kind, number in total.items()}
 
 
-def count(design: Design, say: Callable[[str], None] = lambda message: None) -> Counts:
-    """Resources of `design`; synthesised once for each design.
+def count(design: Design) -> dict[str, Any]:
+    """Resources of `design` by KINDS, and its cells by Yosys' types; it is synthesised once.
 
-    Raises
-    ------
-    SynthesisError
-        Yosys refused the design, drove a signal twice, or made cells of an unknown cost.
+    SynthesisError as for `run_tool` and `used`.
     """
     folder = FOLDER / f"{design.name}-{design.configuration}-{TARGET}"
     script = SCRIPT.format(top=design.name)
@@ -92,7 +73,7 @@ def count(design: Design, say: Callable[[str], None] = lambda message: None) -> 
     cached = folder / f"{key.hexdigest()[:16]}.json"
     with locked(folder / "lock"):
         if not cached.exists():
-            say(f"synthesis of {design.name} for Xilinx 7 series")
+            stage(f"synthesis of {design.name} for Xilinx 7 series")
             start = time.monotonic()
             write_if_changed(folder / f"{design.name}.v", design.verilog)
             run_tool("yosys", "-q", "-p", script, folder=folder)
@@ -101,10 +82,6 @@ def count(design: Design, say: Callable[[str], None] = lambda message: None) -> 
             seconds = round(time.monotonic() - start, 1)
             write_json(cached, {"cells": dict(sorted(cells.items())), "seconds": seconds})
         found = json.loads(cached.read_text())
-    return Counts(
-        target=TARGET,
-        unit=design.name,
-        configuration=json.loads(design.sheet)["configuration"],
-        resources=used(found["cells"]),
-        **found,
-    )
+    facts = {"target": TARGET, "unit": design.name}
+    facts |= {"configuration": json.loads(design.sheet)["configuration"]}
+    return facts | {"resources": used(found["cells"])} | found

@@ -13,6 +13,7 @@ from rtl.datapath.layernorm import LayerNorm
 from rtl.datapath.position_bias import PositionBias
 from rtl.datapath.requantize import Requantize, RoundShift
 from rtl.datapath.softmax import Softmax
+from rtl.dma.bus import Bus
 from rtl.primitives.memory import Memory, Rom
 from tb import layernorm, softmax
 
@@ -39,6 +40,13 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Crc(12), "Crc: width is 12: it must be a positive multiple"),
     (lambda: Crc(64, 4), "Crc: padding is 4: it must be a multiple of 8"),
     (lambda: Crc(64, 64), "Crc: padding is 64: it must be a multiple of 8"),
+    (lambda: Bus(data_bits=16), "data_bits is 16: choose one of 32, 64, 128, 256, 512"),
+    (lambda: Bus(address_bits=31), "address_bits is 31: it must lie in 32..64"),
+    (lambda: Bus(address_bits=65), "address_bits is 65: it must lie in 32..64"),
+    (lambda: Bus(burst=512), "burst is 512: it must be a power of two in 1..256"),
+    (lambda: Bus(burst=12), "burst is 12: it must be a power of two in 1..256"),
+    (lambda: Bus(data_bits=512, burst=128), "in 1..64"),  # a burst stays within 4 KiB
+    (lambda: Bus(outstanding=1), "outstanding is 1: it must be a power of two in 2..64"),
     (lambda: Memory(8, 0), "Memory: depth is 0: it must lie in 1..16777216"),
     (lambda: Rom(8, [1], ports=3), "Rom: ports is 3: it must lie in 1..2"),
     (lambda: Rom(8, []), "Rom: number of entries is 0: it must lie in 1.."),

@@ -32,9 +32,9 @@ class Subject(Compiled):
 def subjects(lanes: int, **options: Any) -> tuple[Subject, ...]:
     """The first image is aligned to nothing but words, the second crosses a page where it can."""
     made = limits(lanes, **options)
-    first = Subject("no-pooler", made, address=0x1000 + lanes)
+    first = Subject("no-pooler", made, address=0x1000 + made.stream_width)
     end = first.address + len(image_bytes(first.image))
-    second = -(-end // 4096) * 4096 + 4096 - lanes
+    second = -(-end // 4096) * 4096 + 4096 - made.stream_width
     return first, Subject("pre-norm", made, address=second)
 
 
@@ -47,11 +47,16 @@ def tagger(lanes: int, **options: Any) -> Subject:
     return Subject("every-token", made, labels=2, address=-(-end // 64) * 64)
 
 
+def hold(board: MemoryBoard, lanes: int, **options: Any) -> None:
+    """Fill its memory with their images."""
+    held = *subjects(lanes, **options), tagger(lanes, **options)
+    board.hold({one.address: image_bytes(one.image) for one in held})
+
+
 def board_of(
     lanes: int, bus: Bus, design: Any = None, variant: str = "", **options: Any
 ) -> MemoryBoard:
     made = design or design_of(limits(lanes, **options), bus)
     board = MemoryBoard(library(made, variant), bus)
-    held = *subjects(lanes, **options), tagger(lanes, **options)
-    board.hold({one.address: image_bytes(one.image) for one in held})
+    hold(board, lanes, **options)
     return board

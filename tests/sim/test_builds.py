@@ -139,9 +139,9 @@ def test_a_build_is_not_replaced_while_it_is_run(accumulator):
 def test_a_program_is_never_replaced_by_another(accumulator, tmp_path):
     main = tmp_path / "main.cpp"
     main.write_text(MAIN)
-    first = builds.build_harness(accumulator(), [main], variant="two")
+    first = builds.build_harness(accumulator(), main, variant="two")
     main.write_text(MAIN.replace("top.i = 100", "top.i = 50"))
-    second = builds.build_harness(accumulator(), [main], variant="two")
+    second = builds.build_harness(accumulator(), main, variant="two")
     answers = [subprocess.run([p], capture_output=True, text=True).stdout for p in (first, second)]
     assert answers == ["200\n", "100\n"]
 
@@ -181,10 +181,10 @@ int main() {
 def test_a_program_of_our_own_drives_the_design(accumulator, tmp_path):
     main = tmp_path / "main.cpp"
     main.write_text(MAIN)
-    program = builds.build_harness(accumulator(), [main])
+    program = builds.build_harness(accumulator(), main)
     assert subprocess.run([program], capture_output=True, text=True).stdout == "200\n"
     before = program.stat().st_mtime_ns
-    assert builds.build_harness(accumulator(), [main]) == program
+    assert builds.build_harness(accumulator(), main) == program
     assert program.stat().st_mtime_ns == before
 
 
@@ -192,7 +192,7 @@ def test_a_program_that_does_not_compile_is_told(accumulator, tmp_path):
     main = tmp_path / "main.cpp"
     main.write_text("int main() { return nothing; }\n")
     with pytest.raises(SimulatorError, match=r"(?s)accumulator with main\.cpp.*nothing"):
-        builds.build_harness(accumulator(), [main], variant="broken")
+        builds.build_harness(accumulator(), main, variant="broken")
 
 
 def test_an_unknown_simulator_is_refused(accumulator):

@@ -103,7 +103,7 @@ def test_every_write_and_every_cycle(name: str, models: Sequence[str], turns: in
             _, program, model = given[place]
             right(result, program, model)
             seen.add(model.shape)
-    assert len(seen) >= len(models) // 2
+    assert len(seen) >= len(models) - 2  # two are too wide for some
 
 
 #: What only more columns than lanes have: the file, what stands there, what the fault says.

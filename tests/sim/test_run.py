@@ -13,7 +13,7 @@ from cli.command import Exit
 import numpy as np
 import pytest
 
-from sim import play, run
+from sim import builds, play, run
 from tb.case import Inference
 from tests.ending import exit_code, refusal
 
@@ -25,6 +25,8 @@ BOTH = ("An awful mess.", "A wonderful film!")
 def _own_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "OUT", tmp_path)
     monkeypatch.setattr(play, "RUNS", tmp_path / "runs")
+    # The one build that no other test shares plays less long than it takes.
+    monkeypatch.setattr(builds, "OPTIMISATION", "OPT_FAST=-O0")
 
 
 def ended(arguments: list[str]) -> int:

@@ -158,25 +158,25 @@ def test_a_batch_is_the_sum_of_its_inferences() -> None:
         streams = {"stream_bytes": 2, "row_latency": 30}
         return sum(predict(program, one, **streams).cycles for one in each)
 
-    assert told.batches == 2
-    assert told.batched == cycles(program, packed)
-    assert told.alone == cycles(compile_model(MODEL, fitting(SHAPE, 4, 20)), lengths)
+    assert told["batches"] == 2
+    assert told["batched"] == cycles(program, packed)
+    assert told["alone"] == cycles(compile_model(MODEL, fitting(SHAPE, 4, 20)), lengths)
     everything = compile_model(MODEL, fitting(SHAPE, 4, 20), whole_last_layer=True)
-    assert told.whole == cycles(everything, lengths)
-    assert told.whole > told.alone > told.batched
-    real, whole = told.utilisation
-    assert real == pytest.approx(sum(work(program, n) for n in lengths) / 16 / told.batched)
+    assert told["whole"] == cycles(everything, lengths)
+    assert told["whole"] > told["alone"] > told["batched"]
+    real, whole = told["utilisation"]
+    assert real == pytest.approx(sum(work(program, n) for n in lengths) / 16 / told["batched"])
     padded = [8, 4, *[20] * 6, 4, 4]
-    assert whole == pytest.approx(sum(work(program, n) for n in padded) / 16 / told.batched)
+    assert whole == pytest.approx(sum(work(program, n) for n in padded) / 16 / told["batched"])
 
 
 def test_the_whole_last_layer_and_a_buffer() -> None:
     told = batches.measure(MODEL, [5, 3], 4, 32, whole_last_layer=True)
     program = compile_model(MODEL, fitting(SHAPE, 4, 32), whole_last_layer=True)
-    assert told.alone == told.whole
-    assert told.batched == predict(program, [5, 3]).cycles
+    assert told["alone"] == told["whole"]
+    assert told["batched"] == predict(program, [5, 3]).cycles
     sooner = [
-        batches.measure(MODEL, [20] * 4, 4, 80, stream_bytes=1, stream_ahead=n).batched
+        batches.measure(MODEL, [20] * 4, 4, 80, stream_bytes=1, stream_ahead=n)["batched"]
         for n in (1, 9, 99)
     ]
     assert sooner[0] > sooner[1] > sooner[2]
@@ -199,10 +199,10 @@ def test_texts_a_second(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert {row["tokens"] for row in rows} == {sum(lengths)}
     assert {row["texts"] for row in rows} == {5}
     told = batches.measure(classifier.model, lengths, 8, 64, stream_bytes=8)
-    assert rows[2]["batched"] == told.batched
+    assert rows[2]["batched"] == told["batched"]
     line = capsys.readouterr().out.splitlines()[4].split()
     assert line[:5] == ["8", "8", "8", "64", "5"]
-    assert line[8] == f"{5e8 / told.batched:,.0f}"
+    assert line[8] == f"{5e8 / told['batched']:,.0f}"
 
 
 def test_texts_a_second_need_no_calibration(
