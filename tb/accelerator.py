@@ -21,8 +21,6 @@ INPUTS, OUTPUTS = (
 class AcceleratorMachine:
     """The accelerator.
 
-    Attributes
-    ----------
     model, tokens, result, request, rows
         Pins of the streams.
     ended

@@ -21,8 +21,6 @@ from tb.monitor import Monitor
 class Record:
     """One inference, cycle by cycle.
 
-    Attributes
-    ----------
     case
         SHA-256 of the case that was played.
     cycles
@@ -65,10 +63,7 @@ def write(path: str | Path, record: Record) -> None:
 def read(content: bytes) -> Record:
     """The record in a file.
 
-    Raises
-    ------
-    ValueError
-        It is not whole, or none.
+    Raises ValueError: It is not whole, or none.
     """
     parts: dict[str, Any] = {"changes": {}, "writes": {}}
     try:

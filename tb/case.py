@@ -30,8 +30,6 @@ from tb.packing import Integers, lengths_of, token_words
 class Inference:
     """One inference.
 
-    Attributes
-    ----------
     name
         For messages and reports.
     stream
@@ -89,8 +87,6 @@ class Inference:
 class Case:
     """Inferences one after the other on one accelerator, and how its surroundings behave.
 
-    Attributes
-    ----------
     idle
         Probability that a source pauses before a word.
     stall
@@ -126,8 +122,6 @@ def accelerator_inference(
 ) -> Inference:
     """An inference of the accelerator with everything that golden says about it.
 
-    Parameters
-    ----------
     program
         `rtl.compile.program.compile_model` of `model`.
     lengths

@@ -16,8 +16,6 @@ from tb.packing import unpack
 class Difference:
     """The first value that differs.
 
-    Attributes
-    ----------
     tensor
         Name of the intermediate, as in the golden trace.
     position
@@ -58,8 +56,6 @@ AXES = {
 class Recorded:
     """Writes of one port: cycle, address and word of each.
 
-    Attributes
-    ----------
     width, signed
         Of an element of the word.
     """
@@ -86,8 +82,6 @@ class Recorded:
 class Comparison:
     """A comparison with golden, over any number of tensors.
 
-    Attributes
-    ----------
     compared, mismatches
         Values, and how many of them differ, by tensor.
     first
@@ -112,17 +106,12 @@ class Comparison:
     ) -> int:
         """Compare two integer arrays of one shape; returns how many values differ.
 
-        Parameters
-        ----------
         axes
             Names of the axes: ("tile", "index", "lane").
         cycles
             Cycle of each value, in a shape that broadcasts to theirs.
 
-        Raises
-        ------
-        Mismatch
-            The shapes differ: words are missing, or there are too many.
+        Raises Mismatch: The shapes differ: words are missing, or there are too many.
         """
         expected, actual = np.asarray(expected), np.asarray(actual)
         if expected.shape != actual.shape:

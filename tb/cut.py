@@ -73,10 +73,7 @@ class Vector:
 class Traced:
     """A sequence with its golden run.
 
-    Raises
-    ------
-    ValueError
-        The sequence does not suit the model.
+    Raises ValueError: The sequence does not suit the model.
     """
 
     model: Model
@@ -267,10 +264,7 @@ def cut(unit: str, run: Traced) -> Iterator[Vector]:
     The run's `limit` bounds the values (requantize, reciprocal, rsqrt, activation) or rows
     (softmax, layernorm) of a vector, taken evenly spaced; matmul and position_bias come whole.
 
-    Raises
-    ------
-    ValueError
-        No unit is called so.
+    Raises ValueError: No unit is called so.
     """
     if unit not in UNITS:
         raise UserError(f"no unit is called {unit!r}: choose from {', '.join(UNITS)}")

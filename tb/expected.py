@@ -19,8 +19,6 @@ from rtl.interface.config import Config, ceil_div
 class Writes:
     """Consecutive writes of one port that belong to one tensor of one step.
 
-    Attributes
-    ----------
     port
         bank, x (embedding and residual), norm, score, p, row or logit.
     tensor
@@ -51,8 +49,6 @@ def expected_writes(
 ) -> Iterator[Writes]:
     """The writes of every port, each port's in the order in which the hardware makes them.
 
-    Parameters
-    ----------
     traces, lengths
         Of each sequence of a batch. `index` counts tokens through a batch, and sequences where one
         token of each is left.
@@ -60,10 +56,7 @@ def expected_writes(
         The attend bits, which mean pooling shows in its p; all tokens attend where it is None. Of a
         batch one sequence after the other.
 
-    Raises
-    ------
-    ValueError
-        The program takes no batch of these lengths.
+    Raises ValueError: The program takes no batch of these lengths.
     """
     check_lengths(program, lengths)
     valid = np.ones(sum(lengths), bool) if attend is None else np.asarray(attend, bool)

@@ -16,8 +16,6 @@ from tb.trace import TRACE_PORTS
 class Monitor:
     """Records what the trace ports show.
 
-    Parameters
-    ----------
     sheet
         Data sheet: the layouts of the ports.
     stalls

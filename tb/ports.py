@@ -17,8 +17,6 @@ import numpy as np
 class Ports(Protocol):
     """Ports by name; a word of lanes is a list of integers.
 
-    Attributes
-    ----------
     latency
         The latency that the unit states.
     """
@@ -42,8 +40,6 @@ class Ports(Protocol):
 class UnitPorts(Ports, Protocol):
     """Ports of a whole bench, which also knows the configuration and resets.
 
-    Attributes
-    ----------
     sheet, config
         The unit's data sheet, and the configuration in it.
     """

@@ -32,8 +32,6 @@ def layout(ports: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 class Recorder:
     """Appends cycles to the record in a file.
 
-    Parameters
-    ----------
     ports
         Of the unit's data sheet.
     """

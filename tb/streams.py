@@ -41,8 +41,6 @@ async def cycles(clock: Any, count: int) -> None:
 class Pins:
     """The signals of a stream; a stream without `last` has None.
 
-    Attributes
-    ----------
     width
         Bits of the payload without `last`.
     """
@@ -59,8 +57,6 @@ class Pins:
 class Source:
     """Offers words; once offered, a word stays until it is taken.
 
-    Attributes
-    ----------
     idle
         Probability of a pause of 1..8 cycles before a word.
     interval
@@ -109,8 +105,6 @@ class Source:
 class Sink:
     """Takes words and checks that an offered word stays until it is taken.
 
-    Attributes
-    ----------
     stall
         Probability of not being ready in a cycle.
     take
@@ -159,8 +153,6 @@ class Sink:
 class Rows:
     """The embedding memory: takes row numbers, gives the rows' words after the latency.
 
-    Attributes
-    ----------
     table
         uint8 [rows, words, bytes of a word].
     """

@@ -34,8 +34,6 @@ MARK = "bench.f"
 class Bench:
     """What a bench is made of.
 
-    Attributes
-    ----------
     module
         Name of the unit's Verilog module.
     verilog
@@ -75,8 +73,6 @@ def bench_of(
 ) -> Bench:
     """The bench of a unit: small random cases first, then those of the reviews.
 
-    Parameters
-    ----------
     reviews
         Models with a sequence each; what golden says of them is compared.
     stalls
@@ -91,10 +87,7 @@ def bench_of(
     bus
         Of the accelerator with DMA.
 
-    Raises
-    ------
-    ValueError
-        No unit is called so, or a model or sequence does not fit the configuration.
+    Raises ValueError: No unit is called so, or a model or sequence does not fit the configuration.
     """
     if design is None:
         made = generated(unit, config, prefix=prefix, bus=bus)
@@ -126,10 +119,7 @@ def bench_of(
 def fitted(name: str, config: Config) -> Model:
     """A random model of the family, cut down until it fits the configuration.
 
-    Raises
-    ------
-    ValueError
-        Not even one head of one channel fits.
+    Raises ValueError: Not even one head of one channel fits.
     """
     shape, sizes_of = SMALL[name], ("hidden", "ffn", "labels")
     shape = replace(shape, **{x: min(getattr(shape, x), getattr(config, x)) for x in sizes_of})
@@ -208,10 +198,7 @@ def bench_files(bench: Bench, rtl: Sequence[str]) -> dict[str, str]:
 def check_folder(folder: Path) -> None:
     """Refuse a folder that a bench may not replace.
 
-    Raises
-    ------
-    ValueError
-        It holds something else than a bench.
+    Raises ValueError: It holds something else than a bench.
     """
     if folder.exists() and any(folder.iterdir()) and not (folder / MARK).is_file():
         raise UserError(
@@ -226,12 +213,8 @@ def write_bench(bench: Bench, folder: Path) -> list[Path]:
 
     The folder appears whole or not at all; an older bench is replaced.
 
-    Raises
-    ------
-    ValueError
-        The folder holds something else than a bench.
-    OSError
-        It cannot be written.
+    Raises ValueError: The folder holds something else than a bench.
+    Raises OSError: It cannot be written.
     """
     check_folder(folder)
     rtl = {f"rtl/{name}": text for name, text in module_files(bench.verilog).items()}

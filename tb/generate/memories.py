@@ -39,8 +39,6 @@ def format_of(facts: Mapping[str, Any]) -> Format:
 class Expected:
     """What one port must show, in order.
 
-    Attributes
-    ----------
     enable
         Verilog expression: the port is written in this cycle.
     address
@@ -84,8 +82,6 @@ class Memory:
     """What lies in the memory of an accelerator with DMA: whole beats, whose further bytes are
     noise.
 
-    Attributes
-    ----------
     base
         Address of the first beat: high up, so that all bits of an address matter.
     """
@@ -178,11 +174,8 @@ class Names:
 def expected_text(expected: Expected, names: Names) -> str:
     """The file of a `bench_check`.
 
-    Raises
-    ------
-    ValueError
-        A value does not fit the port, or the index of the lanes is not one that runs by one and
-        stops at the last lane's.
+    Raises ValueError: A value does not fit the port, or the index of the lanes is not one that runs
+    by one and stops at the last lane's.
     """
     length, width = expected.format.length, expected.format.width
     bits = length * width + length + 32 + 2 * 16 * AXES_MOST + 16 + 8 + 16

@@ -90,10 +90,7 @@ def play(
     covered
         Where the programs count what is covered: the sum, by what Verilator calls each point.
 
-    Raises
-    ------
-    SimulatorError
-        Verilator found something fatal in the design.
+    Raises SimulatorError: Verilator found something fatal in the design.
     """
     shares = {}
     for at in range(0, max(map(len, numbers.values())), CHUNK):

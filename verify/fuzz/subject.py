@@ -44,8 +44,6 @@ def config(lanes: int, columns: int | None = None, **mechanisms: Any) -> Config:
 class Run(Inference):
     """One inference, good or bad.
 
-    Attributes
-    ----------
     subject
         Whose model is played.
     logits
@@ -88,8 +86,6 @@ class Sequence:
 class Subject:
     """A model, its program and some sound inferences.
 
-    Attributes
-    ----------
     index
         Its place among the subjects.
     stream

@@ -72,12 +72,8 @@ def score(unit: str, config: Config, count: int, seed: int, jobs: int = 1) -> di
     Of it `kills` counts the killed by the first test of the bench that failed; `survivors` change
     an output and are not killed; `silent` ones change none in simulation and are not `sampled`.
 
-    Raises
-    ------
-    Different
-        The bench fails without a mutant.
-    ToolError
-        Yosys or Verilator is missing or failed.
+    Raises Different: The bench fails without a mutant.
+    Raises ToolError: Yosys or Verilator is missing or failed.
     """
     stage(f"drawing mutants of {unit}")
     top, within = (ACCELERATOR, ENGINE) if unit == ATTENTION else (unit, "*")

@@ -81,10 +81,7 @@ def prepared(unit: str, config: Config, whole: str, mutants: Sequence[Mutant]) -
 
     Those of the accelerator stay in their order.
 
-    Raises
-    ------
-    Different
-        The bench fails without a mutant.
+    Raises Different: The bench fails without a mutant.
     """
     sound, selector = generated(unit, config), Port(is_input=True, width=SELECTOR_BITS)
     ports, verilog = sound.ports | {SELECTOR: selector}, with_selector(whole, mutants)

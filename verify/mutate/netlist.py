@@ -39,8 +39,6 @@ PARTS = {"matmul", "requantize", "reciprocal", "rsqrt", "softmax", "position_bia
 class Mutant:
     """One bit of one port of a cell that is inverted, constant or mixed with its neighbour.
 
-    Attributes
-    ----------
     mode
         inv, const0, const1, cnot0 or cnot1: inverted where bit `other` of the port is 0 or 1.
     module, cell, port, bit, other
@@ -80,10 +78,7 @@ class Mutant:
 def yosys(commands: str, text: str, *wanted: str) -> list[str]:
     """Run commands on the RTLIL `unit.il`; the texts of the files that they wrote.
 
-    Raises
-    ------
-    SynthesisError
-        Yosys is not installed, or refused something.
+    Raises SynthesisError: Yosys is not installed, or refused something.
     """
     with tempfile.TemporaryDirectory(prefix="bert2rtl-") as folder:
         here = Path(folder)
