@@ -46,10 +46,7 @@ class Record:
 
     def written(self, port: str) -> np.ndarray:
         """Whether a trace port was written, bool [cycles]."""
-        found = np.zeros(self.cycles, bool)
-        when = self.writes.get(port, np.zeros(0, np.int64))
-        found[when[(when >= 0) & (when < self.cycles)]] = True
-        return found
+        return np.isin(np.arange(self.cycles), self.writes.get(port, ()))
 
 
 def write(path: str | Path, record: Record) -> None:

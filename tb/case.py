@@ -6,7 +6,6 @@ through the environment variable BERT2RTL_CASE.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -76,11 +75,6 @@ class Inference:
         found = np.zeros(count, bool)
         found[np.cumsum(shares) * count // sum(shares) - 1] = True
         return found
-
-    def damaged(self, name: str, error: Error, **changes: Any) -> Inference:
-        """This inference with other inputs, which must end with `error` and give no result."""
-        sound: dict[str, Any] = {"writes": None, "result": None, "error": error, "name": name}
-        return dataclasses.replace(self, **(sound | changes))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

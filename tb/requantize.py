@@ -56,7 +56,6 @@ async def check_vectors(ports: Ports, lanes: int, vectors: list[Vector]) -> None
     for vector in vectors:
         inputs = {name: by_lanes(x.values, lanes) for name, x in vector.inputs.items()}
         found = (await stream(ports, inputs, ("o",)))["o"]
-        y = vector.outputs["y"]
-        expected = by_lanes(y.values, lanes)
-        comparison.tensor(vector.name, expected, saturate(found, y.bits), ("index", "lane"))
+        y, axes = vector.outputs["y"], ("index", "lane")
+        comparison.tensor(vector.name, by_lanes(y.values, lanes), saturate(found, y.bits), axes)
     comparison.check()

@@ -59,9 +59,8 @@ class Job:
 
     def program(self) -> Path:
         """The library or program with all mutants, built where it is missing."""
-        return (machine.library if self.unit == ACCELERATOR else library)(
-            self.design, VARIANT, FLAGS
-        )
+        build = machine.library if self.unit == ACCELERATOR else library
+        return build(self.design, VARIANT, FLAGS)
 
 
 def exercises(unit: str) -> dict[str, Callable[[Any], Any]]:
