@@ -11,8 +11,8 @@ from rtl.interface.config import Config
 from sim.bench import run_bench
 from sim.design import Design
 from tb import cut, vectors
+from tb.cut import Sequence as Tokens
 from tb.record import Record
-from tb.sequences import Sequence as Tokens
 
 
 def recorded(

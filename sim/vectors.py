@@ -24,8 +24,7 @@ from quant.texts.data_file import Review
 from sim.options import add_model_options, quantized_of
 from sim.report import table
 from tb import vectors
-from tb.cut import UNITS
-from tb.sequences import Sequence
+from tb.cut import UNITS, Sequence
 
 DESCRIPTION = """\
 Cut test vectors of single units out of golden runs on real reviews.

@@ -19,7 +19,7 @@ from sim.cycles.model import Prediction, predict
 from sim.machine.inference import STREAMS, Inference
 from sim.machine.result import Result
 from tb.compare import Comparison
-from tb.expected import Writes, expected_writes
+from tb.expected import expected_writes
 from tb.packing import ATTEND_BIT, ID_MASK, TYPE_BIT
 from tb.trace import CAUSES
 
@@ -137,12 +137,8 @@ def _compare(
     A write that is missing or too many is in `problem`, the earliest difference in `first`.
     """
     attend = (result.inference.words & ATTEND_BIT) > 0
-    expected: dict[str, list[Writes]] = {}
-    for writes in expected_writes(program, traces, result.inference.lengths, attend):
-        expected.setdefault(writes.port, []).append(writes)
-    for port, actual in result.writes.items():
-        addressed = port not in ("max", "sum")
-        comparison.writes(port, expected.get(port, []), actual, whole=True, addressed=addressed)
+    expected = expected_writes(program, traces, result.inference.lengths, attend)
+    comparison.ports(expected, result.writes, whole=True)
 
 
 _predictions: dict[tuple[object, ...], tuple[Program, Prediction]] = {}

@@ -12,13 +12,15 @@ from tb.streams import Pins
 from tb.trace import CAUSES
 
 START, ABORT = 1, 2
+INPUTS, OUTPUTS = (
+    ("s_axis_model", "s_axis_tokens", "s_axis_rows"),
+    ("m_axis_logits", "m_axis_request"),
+)
 
 
 class AcceleratorMachine:
     """The accelerator.
 
-    Attributes
-    ----------
     model, tokens, result, request, rows
         Pins of the streams.
     ended
@@ -27,21 +29,19 @@ class AcceleratorMachine:
 
     def __init__(self, ports: Any) -> None:
         self.ports, self.dut, self.sheet = ports, ports.dut, ports.sheet
-        self.model = self._pins("s_axis_model", last=True)
-        self.tokens = self._pins("s_axis_tokens", last=True)
-        self.result = self._pins("m_axis_logits", last=True)
-        self.request = self._pins("m_axis_request")
-        self.rows = self._pins("s_axis_rows", last=True)
+        self.model, self.tokens, self.rows = map(self._pins, INPUTS)
+        self.result, self.request = map(self._pins, OUTPUTS)
         self.ended = self.dut.interrupt
         self.random = Random(1)
         self.response: int | None = None
 
-    def _pins(self, name: str, *, last: bool = False) -> Pins:
-        data, valid, ready = (
-            getattr(self.dut, f"{name}_{pin}") for pin in ("tdata", "tvalid", "tready")
+    def _pins(self, name: str) -> Pins:
+        ports = self.sheet["ports"]
+        data, valid, ready, last = (
+            getattr(self.dut, port) if (port := f"{name}_t{pin}") in ports else None
+            for pin in ("data", "valid", "ready", "last")
         )
-        end = getattr(self.dut, f"{name}_tlast") if last else None
-        return Pins(name, data, valid, ready, end, self.sheet["ports"][f"{name}_tdata"]["width"])
+        return Pins(name, data, valid, ready, last, ports[f"{name}_tdata"]["width"])
 
     async def reset(self) -> None:
         for pin in ("awvalid", "wvalid", "arvalid", "bready", "rready"):
@@ -87,9 +87,8 @@ class AcceleratorMachine:
         offered: list[str] = []
         while left:
             self._noise()
-            offered += [
-                c for c in left if c not in offered and (at_once or self.random.random() < 0.7)
-            ]
+            late = (c for c in left if c not in offered)
+            offered += [c for c in late if at_once or self.random.random() < 0.7]
             for channel in offered:
                 for pin, given in left[channel].items():
                     ports.set(f"s_axi_{pin}", given)
@@ -134,19 +133,6 @@ class AcceleratorMachine:
         if response != OKAY:
             raise Mismatch(f"reading {name} was answered with {response}")
         return int(value)
-
-    async def expect(self, **registers: int) -> None:
-        """What these registers read."""
-        for name, expected in registers.items():
-            found = await self.read(name)
-            if found != expected:
-                raise Mismatch(f"{name} reads {found:#x}, not {expected:#x}")
-
-    async def start(self) -> None:
-        await self.write("control", START)
-
-    async def abort(self) -> None:
-        await self.write("control", ABORT, at_once=True)
 
     async def outcome(self) -> tuple[Error, dict[str, Any]]:
         """The error code and the counters: cycles, active and stalls."""

@@ -4,8 +4,9 @@ import numpy as np
 
 from golden.activation import lookup
 from tb.cut import Vector
+from tb.packing import by_lanes
 from tb.pipelined import check_stream
-from tb.ports import Ports
+from tb.ports import Ports, give
 
 
 def random_table(seed: int) -> np.ndarray:
@@ -17,9 +18,7 @@ def random_table(seed: int) -> np.ndarray:
 async def write(ports: Ports, table: np.ndarray) -> None:
     """Write the table, a code a cycle."""
     for code in range(256):
-        ports.set("write_en", 1)
-        ports.set("write_address", code)
-        ports.set("write_data", int(table[code]) & 255)
+        give(ports, "write_", en=1, address=code, data=int(table[code]) & 255)
         await ports.tick()
     ports.set("write_en", 0)
 
@@ -44,8 +43,5 @@ async def check_vectors(ports: Ports, lanes: int, vectors: list[Vector]) -> None
     """Real codes through the tables of a real model."""
     for vector in vectors:
         await write(ports, vector.inputs["table"].values)
-        x, y = vector.inputs["x"].values, vector.outputs["y"].values
-        words = -(-x.size // lanes)
-        await check_stream(
-            ports, with_noise(np.resize(x, (words, lanes))), {"o": np.resize(y, (words, lanes))}
-        )
+        x, y = (by_lanes(t.values, lanes) for t in (vector.inputs["x"], vector.outputs["y"]))
+        await check_stream(ports, with_noise(x), {"o": y})

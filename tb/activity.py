@@ -21,8 +21,6 @@ from tb.monitor import Monitor
 class Record:
     """One inference, cycle by cycle.
 
-    Attributes
-    ----------
     case
         SHA-256 of the case that was played.
     cycles
@@ -48,10 +46,7 @@ class Record:
 
     def written(self, port: str) -> np.ndarray:
         """Whether a trace port was written, bool [cycles]."""
-        found = np.zeros(self.cycles, bool)
-        when = self.writes.get(port, np.zeros(0, np.int64))
-        found[when[(when >= 0) & (when < self.cycles)]] = True
-        return found
+        return np.isin(np.arange(self.cycles), self.writes.get(port, ()))
 
 
 def write(path: str | Path, record: Record) -> None:
@@ -65,18 +60,14 @@ def write(path: str | Path, record: Record) -> None:
 def read(content: bytes) -> Record:
     """The record in a file.
 
-    Raises
-    ------
-    ValueError
-        It is not whole, or none.
+    Raises ValueError: It is not whole, or none.
     """
+    parts: dict[str, Any] = {"changes": {}, "writes": {}}
     try:
         with np.load(BytesIO(content), allow_pickle=False) as arrays:
-            parts: dict[str, dict[str, np.ndarray]] = {"changes": {}, "writes": {}}
-            for name in arrays.files:
+            for name in set(arrays.files) - {"case", "cycles"}:
                 kind, _, signal = name.partition("/")
-                if signal:
-                    parts[kind][signal] = arrays[name]
+                parts[kind][signal] = arrays[name]
             return Record(str(arrays["case"]), int(arrays["cycles"]), **parts)
     except (OSError, KeyError, EOFError, ValueError, BadZipFile) as error:
         raise UserError(f"this is no record of an inference: {error}") from None
@@ -96,7 +87,6 @@ def recorded(monitor: Monitor, case: str, cycles: int, end: int) -> Record:
         when, value = np.array(seen, np.int64).T
         last = np.append(when[1:] != when[:-1], True)  # of several in a cycle
         changes[name] = np.stack([when[last] - origin, value[last]])
-    writes = {
-        name: np.array(port.cycle, np.int64) - origin for name, port in monitor.recorded.items()
-    }
+    ports = monitor.recorded.items()
+    writes = {name: np.array(port.cycle, np.int64) - origin for name, port in ports}
     return Record(case, cycles, changes, writes)

@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import cocotb
-
 from rtl.interface.config import Config
 from tb import matmul
-from tb.cocotb_ports import WITHOUT_VECTORS, CocotbPorts, start, vectors
+from tb.cocotb_ports import WITHOUT_VECTORS, CocotbPorts, unit_test, vectors
 
 
 def shape(ports: CocotbPorts) -> tuple[int, int]:
@@ -15,40 +13,32 @@ def shape(ports: CocotbPorts) -> tuple[int, int]:
     return config.lanes, config.tile_columns
 
 
-@cocotb.test()
-@cocotb.parametrize(pauses=[0.0, 0.4])
-async def tiles(dut: Any, pauses: float) -> None:
-    ports = await start(dut)
+async def check(ports: CocotbPorts, tiles: matmul.Tiles, **settings: Any) -> None:
+    """`check_tiles` of tiles of which none is joined to another."""
+    joined = [False] * len(tiles) if ports.config["precise"] else []
+    await matmul.check_tiles(ports, tiles, joined=joined, **settings)
+
+
+@unit_test(pauses=[0.0, 0.4])
+async def tiles(ports: CocotbPorts, pauses: float) -> None:
     lanes, columns = shape(ports)
     lengths = [1, 1, columns, columns, 2, 37, 1, columns + 1, 64, *range(2, 18)]
     given = matmul.random_tiles(lanes, columns, lengths, 1)
     for counts in ([], matmul.random_counts(given, 3)):
-        await matmul.check_tiles(ports, given, pauses, none_joined(ports, given), counts)
+        await check(ports, given, pauses=pauses, counts=counts)
     if ports.config["precise"]:
         given = matmul.random_tiles(lanes, columns, matmul.WIDE_LENGTHS, 2)
         await matmul.check_tiles(ports, given, pauses, matmul.WIDE_JOINED)
 
 
-def none_joined(ports: CocotbPorts, tiles: matmul.Tiles) -> list[bool]:
-    """What `check_tiles` is given where nothing is joined."""
-    return [False] * len(tiles) if ports.config["precise"] else []
-
-
-@cocotb.test()
-async def extremes(dut: Any) -> None:
-    ports = await start(dut)
+@unit_test()
+async def extremes(ports: CocotbPorts) -> None:
     linear = max(ports.config["hidden"], ports.config["ffn"])
-    context = ports.config["tokens"]
-    for given in (
-        matmul.extreme_tiles(*shape(ports), linear)[2:],
-        matmul.extreme_tiles(*shape(ports), context)[:2],
-    ):
-        await matmul.check_tiles(ports, given, joined=none_joined(ports, given))
+    await check(ports, matmul.extreme_tiles(*shape(ports), linear)[2:])
+    await check(ports, matmul.extreme_tiles(*shape(ports), ports.config["tokens"])[:2])
 
 
-@cocotb.test(skip=WITHOUT_VECTORS)
-async def real_reviews(dut: Any) -> None:
-    ports = await start(dut)
+@unit_test(skip=WITHOUT_VECTORS)
+async def real_reviews(ports: CocotbPorts) -> None:
     for vector in vectors("matmul"):
-        given = matmul.cut_tiles(vector, *shape(ports))
-        await matmul.check_tiles(ports, given, joined=none_joined(ports, given))
+        await check(ports, matmul.cut_tiles(vector, *shape(ports)))

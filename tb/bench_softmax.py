@@ -3,83 +3,69 @@
 import dataclasses
 from typing import Any
 
-import cocotb
 import numpy as np
 
 from tb import softmax
-from tb.cocotb_ports import WITHOUT_VECTORS, start, vectors
+from tb.cocotb_ports import WITHOUT_VECTORS, CocotbPorts, unit_test, vectors
 from tb.softmax import Tile, check_softmax, random_mask, random_tiles
 
 
-async def check(ports: Any, tiles: list[Tile], mask: np.ndarray, **settings: Any) -> None:
+async def check(
+    ports: CocotbPorts, tiles: list[Tile], mask: np.ndarray | None = None, **settings: Any
+) -> None:
     """The tiles; on hardware with windows first with all keys seen, then in windows."""
-    if not ports.config["windows"]:
-        await check_softmax(ports, tiles, mask, **settings)
-        return
     lanes, keys = tiles[0].scores.shape
-    every = np.ones((lanes, keys), bool)
-    whole = [dataclasses.replace(tile, seen=every) for tile in tiles]
-    await check_softmax(ports, whole + softmax.in_windows(tiles, keys), mask, **settings)
+    mask = np.ones(keys, bool) if mask is None else mask
+    if ports.config["windows"]:
+        every = np.ones((lanes, keys), bool)
+        whole = [dataclasses.replace(tile, seen=every) for tile in tiles]
+        tiles = whole + softmax.in_windows(tiles, keys)
+    await check_softmax(ports, tiles, mask, **settings)
 
 
-@cocotb.test()
-@cocotb.parametrize(idle=[0.0, 0.5], keys=[1, 7, 32], spread=[300, 4000])
-async def tiles(dut: Any, idle: float, keys: int, spread: int) -> None:
-    ports = await start(dut)
+@unit_test(idle=[0.0, 0.5], keys=[1, 7, 32], spread=[300, 4000])
+async def tiles(ports: CocotbPorts, idle: float, keys: int, spread: int) -> None:
     keys = min(keys, ports.config["tokens"])
-    lanes = ports.config["lanes"]
-    mask = random_mask(keys, seed=keys)
-    await check(ports, random_tiles(lanes, keys, 4, spread, 1), mask, idle=idle)
+    work = random_tiles(ports.config["lanes"], keys, 4, spread, 1)
+    await check(ports, work, random_mask(keys, seed=keys), idle=idle)
 
 
-@cocotb.test()
-async def as_many_keys_as_fit(dut: Any) -> None:
-    ports = await start(dut)
+@unit_test()
+async def as_many_keys_as_fit(ports: CocotbPorts) -> None:
     lanes, tokens = ports.config["lanes"], ports.config["tokens"]
-    mask = random_mask(tokens, seed=5)
-    await check(ports, random_tiles(lanes, tokens, 3, 500, 6), mask, idle=0.1)
+    work = random_tiles(lanes, tokens, 3, 500, 6)
+    await check(ports, work, random_mask(tokens, seed=5), idle=0.1)
 
 
-@cocotb.test()
-async def corners(dut: Any) -> None:
-    ports = await start(dut)
+@unit_test()
+async def corners(ports: CocotbPorts) -> None:
     await check(ports, *softmax.corner_tiles(ports.config["lanes"]))
 
 
-@cocotb.test()
-async def scores_that_rise_by_little(dut: Any) -> None:
-    ports = await start(dut)
-    work = softmax.steps(ports.config["lanes"], 6, 10, 7)
-    await check(ports, work, np.ones(6, bool))
+@unit_test()
+async def scores_that_rise_by_little(ports: CocotbPorts) -> None:
+    await check(ports, softmax.steps(ports.config["lanes"], 6, 10, 7))
 
 
-@cocotb.test()
-async def scores_that_differ_in_any_bit(dut: Any) -> None:
-    ports = await start(dut)
-    work = softmax.close_tiles(ports.config["lanes"], 6, 100, 8)
-    await check(ports, work, np.ones(6, bool))
+@unit_test()
+async def scores_that_differ_in_any_bit(ports: CocotbPorts) -> None:
+    await check(ports, softmax.close_tiles(ports.config["lanes"], 6, 100, 8))
 
 
-@cocotb.test()
-async def every_distance(dut: Any) -> None:
-    ports = await start(dut)
-    work = softmax.all_distances(ports.config["lanes"], ports.config["tokens"])
-    await check(ports, work, np.ones(work[0].scores.shape[1], bool))
+@unit_test()
+async def every_distance(ports: CocotbPorts) -> None:
+    await check(ports, softmax.all_distances(ports.config["lanes"], ports.config["tokens"]))
 
 
-@cocotb.test()
-@cocotb.parametrize(cycles=[9, 40, 77])
-async def reset_in_the_middle(dut: Any, cycles: int) -> None:
-    ports = await start(dut)
-    lanes = ports.config["lanes"]
+@unit_test(cycles=[9, 40, 77])
+async def reset_in_the_middle(ports: CocotbPorts, cycles: int) -> None:
     mask = random_mask(12, seed=3)
-    work = random_tiles(lanes, 12, 3, 700, 2)
-    await ports.interrupt(check(ports, work, mask), cycles)
-    await check(ports, random_tiles(lanes, 12, 3, 700, 4), mask)
+    first, second = (random_tiles(ports.config["lanes"], 12, 3, 700, seed) for seed in (2, 4))
+    await ports.interrupt(check(ports, first, mask), cycles)
+    await check(ports, second, mask)
 
 
-@cocotb.test(skip=WITHOUT_VECTORS)
-async def real_reviews(dut: Any) -> None:
-    ports = await start(dut)
+@unit_test(skip=WITHOUT_VECTORS)
+async def real_reviews(ports: CocotbPorts) -> None:
     for vector in vectors("softmax"):
         await check(ports, *softmax.from_vector(vector, ports.config["lanes"]))

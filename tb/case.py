@@ -6,10 +6,9 @@ through the environment variable BERT2RTL_CASE.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
@@ -25,16 +24,11 @@ from rtl.interface.operation import Error
 from tb.expected import Writes, expected_writes
 from tb.packing import Integers, lengths_of, token_words
 
-SETTINGS = ("idle", "stall", "interval", "row_latency", "seed")
-ARRAYS = ("address", "values", "valid", "index")
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Inference:
     """One inference.
 
-    Attributes
-    ----------
     name
         For messages and reports.
     stream
@@ -54,8 +48,6 @@ class Inference:
     interruption
         Written as `abort`, or done by `reset`, that many cycles after the start; when the inference
         ends before, it must have ended as the other fields say.
-    complete
-        False: `last` never comes on the model stream, so the unit waits until it is interrupted.
     """
 
     name: str
@@ -67,7 +59,6 @@ class Inference:
     operations: tuple[str, ...] = ()
     error: Error = Error.NONE
     interruption: tuple[Literal["abort", "reset"], int] | None = None
-    complete: bool = True
 
     @property
     def ends(self) -> np.ndarray:
@@ -85,18 +76,11 @@ class Inference:
         found[np.cumsum(shares) * count // sum(shares) - 1] = True
         return found
 
-    def damaged(self, name: str, error: Error, **changes: Any) -> Inference:
-        """This inference with other inputs, which must end with `error` and give no result."""
-        sound: dict[str, Any] = {"writes": None, "result": None, "error": error, "name": name}
-        return dataclasses.replace(self, **(sound | changes))
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
     """Inferences one after the other on one accelerator, and how its surroundings behave.
 
-    Attributes
-    ----------
     idle
         Probability that a source pauses before a word.
     stall
@@ -132,8 +116,6 @@ def accelerator_inference(
 ) -> Inference:
     """An inference of the accelerator with everything that golden says about it.
 
-    Parameters
-    ----------
     program
         `rtl.compile.program.compile_model` of `model`.
     lengths
@@ -147,102 +129,66 @@ def accelerator_inference(
     traces: list[dict[str, np.ndarray]] = []
     logits = run_batch(model, ids, types, attend, together, traces).reshape(-1, 1)
     mask = None if attend is None else np.asarray(attend)
-    writes = tuple(expected_writes(program, traces, together, mask))
-    label = np.arange(len(logits)) % model.shape.labels
+    place, valid = np.arange(len(logits)), np.ones(logits.shape, bool)
+    label = (place % model.shape.labels)[:, None, None]
     return Inference(
         name=name or f"{'+'.join(map(str, together))} tokens",
         stream=program.stream(),
         tokens=token_words(ids, types, attend, lengths),
         rows=embedding_table(model, program.config.lanes) if rows is None else rows,
-        writes=writes,
-        result=Writes(
-            port="result",
-            tensor="logits",
-            address=np.arange(len(logits)),
-            values=logits,
-            valid=np.ones(logits.shape, bool),
-            index=label[:, None, None],
-        ),
+        writes=tuple(expected_writes(program, traces, together, mask)),
+        result=Writes("result", "logits", place, logits, valid, label),
         operations=tuple(step.name for step in program.steps),
     )
 
 
+PARTS = {kind.__name__: kind for kind in (Case, Inference, Writes)}
+
+
 def write_case(path: Path, case: Case) -> None:
     """Write a case; the file appears under its name when it is complete."""
-    arrays: dict[str, np.ndarray] = {}
-    tables: dict[int, str] = {}
+    arrays: dict[int, np.ndarray] = {}
 
-    def keep(name: str, array: np.ndarray) -> str:
-        arrays[name] = array
-        return name
+    def plain(value: Any) -> Any:
+        match value:
+            case np.ndarray():
+                arrays[id(value)] = value
+                return {"array": list(arrays).index(id(value))}
+            case bytes():
+                return {"bytes": plain(np.frombuffer(value, np.uint8))}
+            case Error():
+                return {"error": value.name}
+            case tuple():
+                return [plain(one) for one in value]
+            case Case() | Inference() | Writes():
+                parts = {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+                return {type(value).__name__: parts}
+        return value
 
-    def keep_writes(name: str, writes: Writes) -> dict[str, str]:
-        for part in ARRAYS:
-            array = np.asarray(getattr(writes, part))
-            keep(f"{name}.{part}", array if array.dtype == bool else array.astype(np.int32))
-        return {"array": name, "port": writes.port, "tensor": writes.tensor}
-
-    entries = []
-    for number, inference in enumerate(case.inferences):
-        if id(inference.rows) not in tables:
-            tables[id(inference.rows)] = keep(f"{number}.rows", inference.rows)
-        entry: dict[str, Any] = {
-            "name": inference.name,
-            "stream": keep(f"{number}.stream", np.frombuffer(inference.stream, np.uint8)),
-            "tokens": keep(f"{number}.tokens", inference.tokens),
-            "rows": tables[id(inference.rows)],
-            "operations": inference.operations,
-            "error": inference.error.name,
-            "interruption": inference.interruption,
-            "complete": inference.complete,
-        }
-        if inference.writes is not None:
-            entry["writes"] = [
-                keep_writes(f"{number}.{place}", w) for place, w in enumerate(inference.writes)
-            ]
-        if inference.result is not None:
-            entry["result"] = keep_writes(f"{number}.result", inference.result)
-        entries.append(entry)
-    index = {name: getattr(case, name) for name in SETTINGS} | {"inferences": entries}
-    text = np.frombuffer(json.dumps(index).encode(), np.uint8)
+    text = np.frombuffer(json.dumps(plain(case)).encode(), np.uint8)
     with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, allow_pickle=False, index=text, **arrays)
+        np.savez(file, text, *arrays.values(), allow_pickle=False)
 
 
 def read_case(content: bytes) -> Case:
     """The case in the bytes of a file that `write_case` has written."""
-    with np.load(BytesIO(content), allow_pickle=False) as arrays:
-        index = json.loads(bytes(arrays["index"]))
-        loaded: dict[str, np.ndarray] = {}
+    with np.load(BytesIO(content), allow_pickle=False) as found:
+        text, *arrays = (found[name] for name in found.files)
 
-        def array(name: str) -> np.ndarray:
-            if name not in loaded:
-                loaded[name] = arrays[name]
-            return loaded[name]
+    def made(value: Any) -> Any:
+        match value:
+            case list():
+                return tuple(map(made, value))
+            case {"array": place}:
+                return arrays[place]
+            case {"bytes": array}:
+                return made(array).tobytes()
+            case {"error": name}:
+                return Error[name]
+            case dict():
+                ((kind, parts),) = value.items()
+                return PARTS[kind](**{name: made(part) for name, part in parts.items()})
+        return value
 
-        def writes(entry: dict[str, str]) -> Writes:
-            parts = {part: array(f"{entry['array']}.{part}") for part in ARRAYS}
-            return Writes(port=entry["port"], tensor=entry["tensor"], **parts)
-
-        inferences = []
-        for entry in index.pop("inferences"):
-            optional: dict[str, Any] = {}
-            if "writes" in entry:
-                optional["writes"] = tuple(map(writes, entry["writes"]))
-            if "result" in entry:
-                optional["result"] = writes(entry["result"])
-            if entry["interruption"]:
-                optional["interruption"] = tuple(entry["interruption"])
-            inferences.append(
-                Inference(
-                    name=entry["name"],
-                    stream=array(entry["stream"]).tobytes(),
-                    tokens=array(entry["tokens"]),
-                    rows=array(entry["rows"]),
-                    operations=tuple(entry["operations"]),
-                    error=Error[entry["error"]],
-                    complete=entry["complete"],
-                    **optional,
-                )
-            )
-    return Case(inferences=tuple(inferences), **index)
+    case: Case = made(json.loads(text.tobytes()))
+    return case

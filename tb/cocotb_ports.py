@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tb.record import Recorder, layout
 from tb.vectors import read
 
 CLOCK_NS = 10
+Exercise = Callable[..., Coroutine[Any, Any, None]]
 
 #: A file that gets a record of the pins (tb.record) is asked for.
 RECORD = os.environ.get("BERT2RTL_RECORD")
@@ -41,13 +43,11 @@ class CocotbPorts:
 
     def set(self, name: str, value: int | Sequence[int]) -> None:
         facts = self._ports[name]
-        if "length" in facts:
-            assert isinstance(value, Sequence), name
-            assert len(value) == facts["length"], name
-            self._give(name, pack(value, facts["element"]["width"]))
-        elif facts["width"]:
-            assert isinstance(value, int), name
-            self._give(name, pack([value], facts["width"]))
+        values = value if isinstance(value, Sequence) else [value]
+        assert isinstance(value, Sequence) == ("length" in facts), name
+        assert len(values) == facts.get("length", 1), name
+        if facts["width"]:
+            self._give(name, pack(values, facts.get("element", facts)["width"]))
 
     def _give(self, name: str, word: int) -> None:
         getattr(self.dut, name).value = word
@@ -61,10 +61,9 @@ class CocotbPorts:
         word = int(getattr(self.dut, name).value)
         if self._record is not None:
             self._record.read[name] = word
-        if "length" in facts:
-            element = facts["element"]
-            return unpack(word, element["width"], facts["length"], element["signed"])
-        return unpack(word, facts["width"], 1, facts.get("signed", False))[0]
+        element, length = facts.get("element", facts), facts.get("length", 1)
+        values = unpack(word, element["width"], length, element.get("signed", False))
+        return values if "length" in facts else values[0]
 
     async def settle(self) -> None:
         await Timer(1, "ns")
@@ -109,6 +108,20 @@ async def start(dut: Any) -> Any:
     await ports.tick()
     await ports.reset()
     return ports
+
+
+def unit_test(*, skip: bool = False, **parameters: list[Any]) -> Callable[[Exercise], Any]:
+    """A test of a bench: what it does with the ports that `start` gives, for all parameters."""
+
+    def test(exercise: Exercise) -> Any:
+        @wraps(exercise)
+        async def started(dut: Any, **given: Any) -> None:
+            await exercise(await start(dut), **given)
+
+        varied = cocotb.parametrize(**parameters)(started) if parameters else started
+        return cocotb.test(skip=skip)(varied)
+
+    return test
 
 
 def vectors(unit: str) -> list[Vector]:

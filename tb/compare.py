@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,12 +12,10 @@ from tb.expected import Writes
 from tb.packing import unpack
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Difference:
     """The first value that differs.
 
-    Attributes
-    ----------
     tensor
         Name of the intermediate, as in the golden trace.
     position
@@ -58,8 +56,6 @@ AXES = {
 class Recorded:
     """Writes of one port: cycle, address and word of each.
 
-    Attributes
-    ----------
     width, signed
         Of an element of the word.
     """
@@ -86,8 +82,6 @@ class Recorded:
 class Comparison:
     """A comparison with golden, over any number of tensors.
 
-    Attributes
-    ----------
     compared, mismatches
         Values, and how many of them differ, by tensor.
     first
@@ -112,17 +106,12 @@ class Comparison:
     ) -> int:
         """Compare two integer arrays of one shape; returns how many values differ.
 
-        Parameters
-        ----------
         axes
             Names of the axes: ("tile", "index", "lane").
         cycles
             Cycle of each value, in a shape that broadcasts to theirs.
 
-        Raises
-        ------
-        Mismatch
-            The shapes differ: words are missing, or there are too many.
+        Raises Mismatch: The shapes differ: words are missing, or there are too many.
         """
         expected, actual = np.asarray(expected), np.asarray(actual)
         if expected.shape != actual.shape:
@@ -136,23 +125,31 @@ class Comparison:
         if len(wrong):
             when = None if cycles is None else np.broadcast_to(cycles, expected.shape).ravel()
             first = wrong[0] if when is None else wrong[np.argmin(when[wrong])]
-            position = np.unravel_index(first, expected.shape)
-            self._differs(
-                Difference(
-                    tensor=tensor,
-                    position=dict(zip(axes, map(int, position))),
-                    cycle=None if when is None else int(when[first]),
-                    expected=int(expected.flat[first]),
-                    actual=int(actual.flat[first]),
-                )
-            )
+            place = map(int, np.unravel_index(first, expected.shape))
+            cycle = None if when is None else int(when[first])
+            values = expected.flat[first], actual.flat[first]
+            self._differs(tensor, dict(zip(axes, place)), cycle, *values)
         return len(wrong)
 
-    def _differs(self, difference: Difference) -> None:
+    def _differs(
+        self, tensor: str, position: dict[str, int], cycle: int | None, expected: int, actual: int
+    ) -> None:
+        difference = Difference(tensor, position, cycle, int(expected), int(actual))
         if self.first is None:
             self.first = difference
         elif None not in (self.first.cycle, difference.cycle):
             self.first = min(self.first, difference, key=lambda one: one.cycle or 0)
+
+    def ports(
+        self, expected: Iterable[Writes], actual: Mapping[str, Recorded], *, whole: bool
+    ) -> None:
+        """Compare all writes of all ports with golden's; of `max` and `sum` without addresses."""
+        of: dict[str, list[Writes]] = {port: [] for port in actual}
+        for writes in expected:
+            of[writes.port].append(writes)
+        for port in sorted(of):
+            addressed = port not in ("max", "sum")
+            self.writes(port, of[port], actual[port], whole=whole, addressed=addressed)
 
     def writes(
         self,
@@ -179,18 +176,16 @@ class Comparison:
                 self._tensor(port, writes, actual, done, count, addressed)
             done += count
             if count < wanted and whole:
-                self._problem(f"{writes.tensor}: {count} of {wanted} words were written")
+                missing = f"{writes.tensor}: {count} of {wanted} words were written"
+                self.problem = self.problem or missing
             if count < len(writes.address):
                 break
         else:
             if len(actual.word) > done:
-                self._problem(
+                self.problem = self.problem or (
                     f"port {port} was written {len(actual.word)} times, golden has {done} words; "
                     f"the first too many in cycle {actual.cycle[done]}"
                 )
-
-    def _problem(self, text: str) -> None:
-        self.problem = self.problem or text
 
     def _tensor(
         self, port: str, writes: Writes, actual: Recorded, start: int, count: int, addressed: bool
@@ -208,29 +203,16 @@ class Comparison:
             named = dict(zip(names, map(int, place)))
             rows = named.get("query", named.get("token", 0))
             position = {"tile": rows // actual.length, "lane": lane, "write": word} | named
-            self._differs(
-                Difference(
-                    tensor=writes.tensor,
-                    position=position,
-                    cycle=actual.cycle[start + word],
-                    expected=int(expected[word, lane]),
-                    actual=int(values[word, lane]),
-                )
-            )
+            pair = expected[word, lane], values[word, lane]
+            self._differs(writes.tensor, position, actual.cycle[start + word], *pair)
         if addressed:
             addresses = np.array(actual.address[part])
             moved = np.flatnonzero(addresses != writes.address[:count])
             self.mismatches[writes.tensor] += len(moved)
             if len(moved):
-                self._differs(
-                    Difference(
-                        tensor=f"{writes.tensor}: address",
-                        position={"write": int(moved[0])},
-                        cycle=actual.cycle[start + int(moved[0])],
-                        expected=int(writes.address[moved[0]]),
-                        actual=int(addresses[moved[0]]),
-                    )
-                )
+                word = int(moved[0])
+                pair, cycle = (writes.address[word], addresses[word]), actual.cycle[start + word]
+                self._differs(f"{writes.tensor}: address", {"write": word}, cycle, *pair)
 
     def message(self) -> str:
         """The first difference, in one line; empty if there is none."""

@@ -19,7 +19,16 @@ from golden.reciprocal import reciprocal
 from golden.requantize import requantize
 from golden.rsqrt import rsqrt
 from rtl.interface.trace import sum_bits
-from tb.sequences import Sequence
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """One input of the encoder: token ids, segment ids, and the mask (1 for valid keys)."""
+
+    ids: tuple[int, ...]
+    types: tuple[int, ...]
+    attend: tuple[int, ...]
+    source: str
 
 
 @dataclass(frozen=True)
@@ -64,10 +73,7 @@ class Vector:
 class Traced:
     """A sequence with its golden run.
 
-    Raises
-    ------
-    ValueError
-        The sequence does not suit the model.
+    Raises ValueError: The sequence does not suit the model.
     """
 
     model: Model
@@ -76,11 +82,8 @@ class Traced:
     trace: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        run(self.model, *self.arguments, trace=self.trace)
-
-    @property
-    def arguments(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        return self.sequence.ids, self.sequence.types, self.sequence.attend
+        its = self.sequence
+        run(self.model, its.ids, its.types, its.attend, trace=self.trace)
 
     def attention_operand(self, i: int) -> np.ndarray:
         """x8 that layer i's projections read."""
@@ -192,11 +195,10 @@ def _softmax(run: Traced) -> Iterator[Vector]:
             "m": unsigned(layer.attention.context_m, 16),
             "s": unsigned(layer.attention.context_s, 6),
         }
-        widths = {"max": signed, "sum": unsigned, "row_m": unsigned, "row_s": unsigned}
-        bits = {"max": 16, "sum": sum_bits(keys), "row_m": 16, "row_s": 6}
         outputs = {"p": unsigned(trace[f"{name}.p"].reshape(-1, keys)[kept], 8)}
-        for x, tensor in widths.items():
-            outputs[x] = tensor(trace[f"{name}.{x}"].reshape(-1)[kept], bits[x])
+        bits = {"max": 16, "sum": sum_bits(keys), "row_m": 16, "row_s": 6}
+        for x, width in bits.items():
+            outputs[x] = Tensor(trace[f"{name}.{x}"].reshape(-1)[kept], width, x == "max")
         yield Vector(f"{name}.p", inputs, outputs)
 
 
@@ -217,9 +219,8 @@ def _position_bias(run: Traced) -> Iterator[Vector]:
 def _layernorm(run: Traced) -> Iterator[Vector]:
     for name, norm, z in run.normalised():
         rows = z[run.rows(len(z))]
-        shifts = norm.operand_shifts
-        if shifts is None:
-            shifts = np.full(len(norm.gamma), 8)
+        eights = np.full(len(norm.gamma), 8)
+        shifts = eights if norm.operand_shifts is None else norm.operand_shifts
         inputs = {
             "z": signed(rows, 16),
             "gamma": signed(norm.gamma, 16),
@@ -249,14 +250,11 @@ def _matmul(run: Traced) -> Iterator[Vector]:
 
 
 UNITS: dict[str, Callable[[Traced], Iterator[Vector]]] = {
-    "requantize": _requantize,
-    "reciprocal": _reciprocal,
-    "rsqrt": _rsqrt,
-    "activation": _activation,
-    "softmax": _softmax,
-    "position_bias": _position_bias,
-    "layernorm": _layernorm,
-    "matmul": _matmul,
+    cutting.__name__[1:]: cutting
+    for cutting in (
+        *(_requantize, _reciprocal, _rsqrt, _activation),
+        *(_softmax, _position_bias, _layernorm, _matmul),
+    )
 }
 
 
@@ -266,10 +264,7 @@ def cut(unit: str, run: Traced) -> Iterator[Vector]:
     The run's `limit` bounds the values (requantize, reciprocal, rsqrt, activation) or rows
     (softmax, layernorm) of a vector, taken evenly spaced; matmul and position_bias come whole.
 
-    Raises
-    ------
-    ValueError
-        No unit is called so.
+    Raises ValueError: No unit is called so.
     """
     if unit not in UNITS:
         raise UserError(f"no unit is called {unit!r}: choose from {', '.join(UNITS)}")

@@ -19,8 +19,6 @@ from rtl.interface.config import Config, ceil_div
 class Writes:
     """Consecutive writes of one port that belong to one tensor of one step.
 
-    Attributes
-    ----------
     port
         bank, x (embedding and residual), norm, score, p, row or logit.
     tensor
@@ -51,8 +49,6 @@ def expected_writes(
 ) -> Iterator[Writes]:
     """The writes of every port, each port's in the order in which the hardware makes them.
 
-    Parameters
-    ----------
     traces, lengths
         Of each sequence of a batch. `index` counts tokens through a batch, and sequences where one
         token of each is left.
@@ -60,10 +56,7 @@ def expected_writes(
         The attend bits, which mean pooling shows in its p; all tokens attend where it is None. Of a
         batch one sequence after the other.
 
-    Raises
-    ------
-    ValueError
-        The program takes no batch of these lengths.
+    Raises ValueError: The program takes no batch of these lengths.
     """
     check_lengths(program, lengths)
     valid = np.ones(sum(lengths), bool) if attend is None else np.asarray(attend, bool)
@@ -188,12 +181,15 @@ class _Layout:
         base = step.name.removesuffix(".norm")
         # It stands before the sum that it normalises, which may be the one that gathers.
         before, self.gathered = self.gathered, bool(step.flags & Flag.FIRST_TILE)
-        found = [
-            self.rows_of_tokens(port, name, step)
-            for port, name in (("norm", step.name), ("norm8", f"{base}.x8"))
-        ]
+        whole = self.rows_of_tokens("norm", step.name, step)
+        low = self.rows_of_tokens("norm8", f"{base}.x8", step)
         self.gathered = before
-        yield from found
+        yield from (whole, low)
+
+    def tiles(self, rows: int, columns: int) -> np.ndarray:
+        """Row and column of every word, [2, words]: column tile outside, row inside, by column."""
+        row, column = np.indices((rows, columns)).reshape(2, -1)
+        return np.stack([row, column])[:, np.lexsort((column, row, column // self.columns))]
 
     def linear(self, step: Step) -> Writes:
         values = step.values
@@ -201,17 +197,9 @@ class _Layout:
             return self.logits(step)
         if step.flags & Flag.TRANSPOSED:
             return self.value(step)
-        # Column tile outside, row tile inside, column by column.
-        columns = values["columns"]
-        order = np.array(
-            [
-                (place, row, channel)
-                for first in range(0, columns, self.columns)
-                for place, row in enumerate(self.rows(step))
-                for channel in range(first, min(first + self.columns, columns))
-            ]
-        )
-        place, row, channel = order.T
+        rows = self.rows(step)
+        place, channel = self.tiles(len(rows), values["columns"])
+        row = rows[place]
         port = "x" if step.flags & Flag.RESIDUAL else "bank"
         tensor = self.all(step.name)
         first = step.name.startswith("head.") and bool(step.flags & Flag.FIRST_TILE)
@@ -219,23 +207,17 @@ class _Layout:
             tensor = self.of_first_tokens(tensor)
         stride, base = values["destination_stride"], self.word(step, "destination")
         if not self.gathers(step):
+            address = base + row * stride + channel
             if port == "bank":
                 address = self.banked(base, row, stride, channel)
-            else:
-                address = base + row * stride + channel
-            writes = self.by_channel(port, step.name, tensor, order[:, 1:], address)
+            writes = self.by_channel(port, step.name, tensor, np.stack([row, channel], 1), address)
             if first and not self.gathered:
                 writes.valid[:, 1:] = False
             return writes
         lane, row = place % self.lanes, place // self.lanes
         self.gathered = True
-        writes = self.by_channel(
-            port,
-            step.name,
-            tensor,
-            np.stack([row, channel], 1),
-            base + row * stride + channel,
-        )
+        order = np.stack([row, channel], 1)
+        writes = self.by_channel(port, step.name, tensor, order, base + row * stride + channel)
         writes.valid[:] = np.arange(self.lanes) == lane[:, None]
         return writes
 
@@ -249,15 +231,8 @@ class _Layout:
         if every:
             tensor = tensor[np.maximum(self.token, 0)]
         number = np.arange(0, len(tensor), self.lanes if self.gathered or every else 1)
-        order = np.array(
-            [
-                (sequence, label)
-                for first in range(0, labels, self.columns)
-                for sequence in number
-                for label in range(first, min(first + self.columns, labels))
-            ]
-        )
-        sequence, label = order.T
+        place, label = self.tiles(len(number), labels)
+        sequence = number[place]
         address = sequence // self.lanes * step.values["destination_stride"] + label
         one = np.ones((len(label), 1), bool)
         index = label[:, None, None]
@@ -307,15 +282,10 @@ class _Layout:
                 name = f"{step.name}.context"
                 yield self.context(step, trace[name], name, number, first)
                 continue
-            tokens = self.lengths[number]
             weights = np.where(self.masks[number], 255, 0)
-            shape = (1, tokens, tokens)
-            equal = {
-                "mean.scores": np.zeros(shape, np.int32),
-                "mean.p": np.broadcast_to(weights, shape),
-                "mean.max": np.zeros(shape[:2], np.int32),
-                "mean.sum": np.full(shape[:2], weights.sum()),
-            }
+            zeros = np.zeros((1, weights.size, weights.size), np.int32)
+            equal = {"mean.scores": zeros, "mean.p": zeros + weights}
+            equal |= {"mean.max": zeros[:, :, 0], "mean.sum": zeros[:, :, 0] + weights.sum()}
             yield from self.softmax(step, equal, number, 0)
             yield self.mean(step, trace, number)
 
@@ -366,12 +336,8 @@ class _Layout:
         size = step.values["head_size"]
         head, row, channel = np.indices((step.values["heads"], self.queries(step, number), size))
         row, channel = row.reshape(-1), (head * size + channel).reshape(-1)
-        address = self.banked(
-            self.word(step, "context"),
-            self.first_rows[number] + row,
-            step.values["stride"],
-            channel,
-        )
+        line, base = self.first_rows[number] + row, self.word(step, "context")
+        address = self.banked(base, line, step.values["stride"], channel)
         channel = channel + first * size
         token = row[:, None] * self.lanes + np.arange(self.lanes)
         valid = token < len(tensor)

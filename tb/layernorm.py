@@ -12,7 +12,8 @@ from golden.model import Norm
 from golden.rsqrt import rsqrt
 from tb.compare import Comparison
 from tb.cut import Vector
-from tb.ports import Ports
+from tb.packing import by_lanes
+from tb.ports import Ports, give
 
 LATENCY = 19  # x_en of pass 2 to y_en, as the unit's data sheet says
 MAX_CYCLES = 100_000
@@ -90,27 +91,29 @@ async def play_operation(ports: Ports, operation: Operation, rms: bool) -> Seen:
     seen = Seen()
     tiles, lanes, channels = operation.z.shape
     words = operation.z.transpose(0, 2, 1).reshape(-1, lanes)
+    norm, shifts = operation.norm, operation.norm.operand_shifts
     for channel in range(channels):
-        ports.set("parameter_en", 1)
-        ports.set("parameter_address", channel)
-        ports.set("parameter_gamma", int(operation.norm.gamma[channel]))
-        ports.set("parameter_beta", int(operation.norm.beta[channel]))
-        shifts = operation.norm.operand_shifts
-        ports.set("parameter_operand_shift", 0 if shifts is None else int(shifts[channel]) % 8)
+        give(
+            ports,
+            "parameter_",
+            en=1,
+            address=channel,
+            gamma=int(norm.gamma[channel]),
+            beta=int(norm.beta[channel]),
+            operand_shift=0 if shifts is None else int(shifts[channel]) % 8,
+        )
         assert not ports.get("busy"), "busy before the start"
         await ports.tick()
     ports.set("parameter_en", 0)
     noise = np.random.default_rng(tiles)
-    values = {
-        "start": 1,
-        "channels": channels,
-        "tiles": tiles,
-        "shift": operation.norm.shift,
-        "epsilon": operation.norm.epsilon,
-        "available": 0,
-    } | ({"rms": int(bool(operation.norm.rms))} if rms else {})
-    for name, value in values.items():
-        ports.set(name, value)
+    start = {"start": 1, "channels": channels, "tiles": tiles, "available": 0}
+    start |= {"shift": norm.shift, "epsilon": norm.epsilon}
+    give(ports, **start, **({"rms": int(bool(norm.rms))} if rms else {}))
+    # What is sampled with start or parameter_en alone is noise from then on.
+    ranges = {"channels": (1, channels + 1), "tiles": (1, tiles + 1), "shift": (1, 32)}
+    ranges |= {"epsilon": (1, 1 << 50)} | ({"rms": (0, 2)} if rms else {})
+    ranges |= {"parameter_address": (0, channels), "parameter_gamma": (-(1 << 15), 1 << 15)}
+    ranges |= {"parameter_beta": (-(1 << 31), 1 << 31)}
     await ports.tick()
     ports.set("start", 0)
     cycle = 1
@@ -118,16 +121,7 @@ async def play_operation(ports: Ports, operation: Operation, rms: bool) -> Seen:
     while ports.get("busy"):
         ports.set("available", sum(a <= cycle for a in operation.arrival))
         ports.set("x_busy", int(operation.busy(cycle)))
-        # What is sampled with start or parameter_en alone is noise now.
-        ports.set("channels", int(noise.integers(1, channels + 1)))
-        ports.set("tiles", int(noise.integers(1, tiles + 1)))
-        ports.set("shift", int(noise.integers(1, 32)))
-        ports.set("epsilon", int(noise.integers(1, 1 << 50)))
-        if rms:
-            ports.set("rms", int(noise.integers(2)))
-        ports.set("parameter_address", int(noise.integers(channels)))
-        ports.set("parameter_gamma", int(noise.integers(-(1 << 15), 1 << 15)))
-        ports.set("parameter_beta", int(noise.integers(-(1 << 31), 1 << 31)))
+        give(ports, **{name: int(noise.integers(*limits)) for name, limits in ranges.items()})
         address = coming.pop(0)
         garbage = [cycle * 7919 % 65536 - 32768] * lanes  # where no read was asked for
         ports.set("x_data", garbage if address is None else words[address].tolist())
@@ -157,37 +151,30 @@ async def check_layernorm(ports: Ports, operations: list[Operation], rms: bool =
     """
     comparison = Comparison()
     for operation in operations:
-        tiles, lanes, channels = operation.z.shape
+        tiles, _, channels = operation.z.shape
         seen = await play_operation(ports, operation, rms)
         reads = schedule(operation)
         writes = [(cycle + LATENCY, address) for cycle, address, second in reads if second]
         y = np.stack([layernorm(tile, operation.norm) for tile in operation.z])
-        y8 = operand(y, operation.norm.operand_shifts).transpose(0, 2, 1)
-        y = y.transpose(0, 2, 1)
-        shape = (tiles, channels, lanes)
-        axes = ("tile", "index", "lane")
+        y8 = operand(y, operation.norm.operand_shifts)
         when = np.array([cycle for cycle, _ in writes]).reshape(tiles, channels, 1)
-        for name, expected, actual in (
-            ("y", y, seen.y),
-            ("y8", y8, seen.y8),
-        ):
-            words = np.array(actual)
-            whole = words.reshape(shape) if words.size == y.size else words
-            comparison.tensor(name, expected, whole, axes, when)
-        for name, pairs, found in (
-            ("x", [(cycle, address) for cycle, address, _ in reads], seen.reads),
-            ("y", writes, seen.writes),
-        ):
-            for column, what in enumerate(("cycle", "address")):
-                comparison.tensor(
-                    f"{name} {what}",
-                    np.array([pair[column] for pair in pairs]),
-                    np.array([pair[column] for pair in found]),
-                    ("word",),
-                )
+        for name, golden, given in (("y", y, seen.y), ("y8", y8, seen.y8)):
+            words, expected = np.array(given), golden.transpose(0, 2, 1)
+            whole = words.reshape(expected.shape) if words.size == y.size else words
+            comparison.tensor(name, expected, whole, ("tile", "index", "lane"), when)
+        asked = [(cycle, address) for cycle, address, _ in reads]
+        for name, pairs, found in (("x", asked, seen.reads), ("y", writes, seen.writes)):
+            for place, what in enumerate(("cycle", "address")):
+                due, shown = (np.array([pair[place] for pair in x]) for x in (pairs, found))
+                comparison.tensor(f"{name} {what}", due, shown, ("word",))
         done = [cycle + 1 for cycle, _ in writes[channels - 1 :: channels]]
         comparison.tensor("finished cycle", np.array(done), np.array(seen.finished), ("tile",))
     comparison.check()
+
+
+def at_once(z: np.ndarray, norm: Norm) -> Operation:
+    """All tiles are there from the start, and the read port is always free."""
+    return Operation(z.astype(np.int16), norm, [1] * len(z), lambda t: False)
 
 
 def random_norm(channels: int, rng: np.random.Generator) -> Norm:
@@ -197,11 +184,6 @@ def random_norm(channels: int, rng: np.random.Generator) -> Norm:
     epsilon = int(rng.integers(1, 1 << int(rng.integers(1, 50))))
     shifts = rng.integers(1, 9, channels).astype(np.uint8)
     return Norm(gamma, beta, int(rng.integers(8, 22)), epsilon, shifts)
-
-
-def taken_in(cycles: np.ndarray) -> Callable[[int], bool]:
-    """`busy` of an operation by the cycle after its start."""
-    return lambda t: bool(cycles[t])
 
 
 def random_operation(
@@ -215,7 +197,7 @@ def random_operation(
     arrival = np.cumsum(rng.integers(0, spread + 1, tiles)) + 1
     stalls = rng.random(MAX_CYCLES) < busy
     norm = random_norm(channels, rng)
-    return Operation(z.astype(np.int16), norm, arrival.tolist(), taken_in(stalls))
+    return Operation(z.astype(np.int16), norm, arrival.tolist(), stalls.tolist().__getitem__)
 
 
 def level_operation(lanes: int, channels: int, tiles: int, seed: int, furthest: int) -> Operation:
@@ -230,7 +212,7 @@ def level_operation(lanes: int, channels: int, tiles: int, seed: int, furthest: 
     gamma = rng.integers(-(1 << 15), 1 << 15, channels).astype(np.int16)
     beta = rng.integers(-(1 << 20), 1 << 20, channels).astype(np.int32)
     norm = Norm(gamma, beta, 12, 1, operation.norm.operand_shifts)
-    return Operation(z.astype(np.int16), norm, [1] * tiles, lambda t: False)
+    return at_once(z, norm)
 
 
 def extreme_operations(lanes: int, channels: int) -> list[Operation]:
@@ -242,12 +224,11 @@ def extreme_operations(lanes: int, channels: int) -> list[Operation]:
     rows[2] = np.where(np.arange(channels) % 2, -32768, 32767)  # the largest variance
     rows[3] = 32767
     rows[3, channels // 2] = -32768  # |n| = sqrt(H - 1)
-    tiles = -(-5 // lanes)
-    z = np.resize(rows, (tiles, lanes, channels)).astype(np.int16)
+    z = by_lanes(rows, lanes)
     gamma = np.full(channels, -32768, np.int16)
     beta = np.where(np.arange(channels) % 2, -(1 << 31), (1 << 31) - 1).astype(np.int32)
     return [
-        Operation(z, Norm(gamma, beta, shift, epsilon, shifts), [1] * tiles, lambda t: False)
+        at_once(z, Norm(gamma, beta, shift, epsilon, shifts))
         for shift, epsilon in ((1, 1), (16, 1 << 20), (31, (1 << 50) - 1))
         for shifts in (None, np.resize(np.array(range(1, 9), np.uint8), channels))
     ]
@@ -255,11 +236,11 @@ def extreme_operations(lanes: int, channels: int) -> list[Operation]:
 
 def of_rms(operations: list[Operation]) -> list[Operation]:
     """The operations as RMSNorms, each behind itself as a LayerNorm."""
-    pairs = (
-        (one, dataclasses.replace(one, norm=dataclasses.replace(one.norm, rms=True)))
+    return [
+        dataclasses.replace(one, norm=dataclasses.replace(one.norm, rms=rms))
         for one in operations
-    )
-    return [one for pair in pairs for one in pair]
+        for rms in (one.norm.rms, True)
+    ]
 
 
 def rms_extremes(lanes: int, channels: int) -> Operation:
@@ -269,10 +250,9 @@ def rms_extremes(lanes: int, channels: int) -> Operation:
     rows[1, -1] = 32767
     rows[2, 0] = 1
     rows[3], rows[4] = -32768, 32767
-    tiles = -(-6 // lanes)
-    z = np.resize(rows, (tiles, lanes, channels)).astype(np.int16)
+    z = by_lanes(rows, lanes)
     gamma, beta = np.full(channels, -32768, np.int16), np.zeros(channels, np.int32)
-    return Operation(z, Norm(gamma, beta, 17, 1, rms=True), [1] * tiles, lambda t: False)
+    return at_once(z, Norm(gamma, beta, 17, 1, rms=True))
 
 
 def small_shifts(lanes: int, channels: int) -> list[Operation]:
@@ -286,18 +266,6 @@ def small_shifts(lanes: int, channels: int) -> list[Operation]:
         operation.norm = Norm(gamma, beta, shift, operation.norm.epsilon)
         found.append(operation)
     return found
-
-
-def operand_ends(lanes: int, channels: int) -> Operation:
-    """Outputs at the ends of what each shift leaves of the int8 operand: halves that are rounded up
-    beyond 127, then the values beside them and those about -128, as many as there are channels."""
-    shifts = np.arange(1, 9)
-    halves = shifts - 1
-    y = np.concatenate([255 << halves, (255 << halves) - 1, -257 << halves, (-257 << halves) - 1])
-    y, shifts = y.clip(-32768)[:channels], np.tile(shifts, 4)[:channels]
-    z = np.zeros((1, lanes, len(y)), np.int16)
-    gamma, beta = np.zeros(len(y), np.int16), (y << 4).astype(np.int32)
-    return Operation(z, Norm(gamma, beta, 4, 1, shifts.astype(np.uint8)), [1], lambda t: False)
 
 
 def rounding_edges(lanes: int) -> list[Operation]:
@@ -315,7 +283,7 @@ def rounding_edges(lanes: int) -> list[Operation]:
         for few in np.array_split(edges, -(-len(edges) // 3)):
             z = rng.integers(-(1 << 15), 0, (len(few), lanes, 2))
             z[..., 1] = z[..., 0] + few[:, None]
-            found.append(Operation(z.astype(np.int16), norm, [1] * len(few), lambda t: False))
+            found.append(at_once(z, norm))
     return found
 
 
@@ -323,10 +291,10 @@ def wide_rows(lanes: int, channels: int) -> Operation:
     """Rows of the full range, and all channels: the largest sums of squares that are no constant
     row's, in outputs that show the last bit of n and are not saturated."""
     rng = np.random.default_rng(10)
-    z = rng.integers(-(1 << 15), 1 << 15, (1, lanes, channels)).astype(np.int16)
+    z = rng.integers(-(1 << 15), 1 << 15, (1, lanes, channels))
     gamma = rng.choice(np.array([-32768, 32767], np.int16), channels)
     norm = Norm(gamma, np.zeros(channels, np.int32), 14, 1)
-    return Operation(z, norm, [1], lambda t: False)
+    return at_once(z, norm)
 
 
 def broad(lanes: int, hidden: int) -> list[Operation]:
@@ -342,17 +310,16 @@ def broad(lanes: int, hidden: int) -> list[Operation]:
         kinds = np.stack([ends, rng.integers(-(1 << 15), 1 << 15, shape), near, apart])
         z = np.take_along_axis(kinds, rng.integers(4, size=(1, *shape[:2], 1)), axis=0)[0]
         gamma, beta = (
-            (rng.integers(-(1 << bits), 1 << bits, shape[2]) >> rng.integers(24, size=shape[2]))
+            (rng.integers(-1 << bits, 1 << bits, shape[2]) >> rng.integers(24, size=shape[2]))
             for bits in (15, 31)
         )
-        norm = dataclasses.replace(
+        norm, gamma, beta = (
             random_norm(shape[2], rng),
-            gamma=gamma.astype(np.int16),
-            beta=beta.astype(np.int32),
-            shift=shift,
+            gamma.astype(np.int16),
+            beta.astype(np.int32),
         )
-        z = np.clip(z, -32768, 32767).astype(np.int16)
-        found.append(Operation(z, norm, [1] * 2, lambda t: False))
+        norm = dataclasses.replace(norm, gamma=gamma, beta=beta, shift=shift)
+        found.append(at_once(np.clip(z, -32768, 32767), norm))
     return found
 
 
@@ -376,20 +343,13 @@ def epsilons(lanes: int, channels: int, tiles: int) -> list[Operation]:
         z = np.resize(
             z[[*dict.fromkeys(rows), 0]], (min(-(-len(rows) // lanes), tiles) or 1, lanes, channels)
         )
-        found.append(Operation(z, norm, [1] * len(z), lambda t: False))
+        found.append(at_once(z, norm))
     return found
 
 
 def from_vector(vector: Vector, lanes: int) -> Operation:
     """Real rows of a residual stream with the parameters of their layer."""
-    values = {name: tensor.values for name, tensor in vector.inputs.items()}
-    z = values["z"]
-    tiles = -(-len(z) // lanes)
-    norm = Norm(
-        values["gamma"],
-        values["beta"],
-        int(values["shift"]),
-        int(values["epsilon"]),
-        values["operand_shifts"].astype(np.uint8),
-    )
-    return Operation(np.resize(z, (tiles, lanes, z.shape[1])), norm, [1] * tiles, lambda t: False)
+    x = {name: tensor.values for name, tensor in vector.inputs.items()}
+    shifts = x["operand_shifts"].astype(np.uint8)
+    norm = Norm(x["gamma"], x["beta"], int(x["shift"]), int(x["epsilon"]), shifts)
+    return at_once(by_lanes(x["z"], lanes), norm)

@@ -137,11 +137,6 @@ async def check_tiles(
         if drains[number]:
             count = counts[number] if counts else acc.shape[1]
             places = ends[number] + np.arange(count)
-            comparison.tensor(
-                f"acc of tile {number}",
-                acc.T[:count],
-                columns[places],
-                ("column", "lane"),
-                places[:, None] + ports.latency,
-            )
+            pair, when = (acc.T[:count], columns[places]), places[:, None] + ports.latency
+            comparison.tensor(f"acc of tile {number}", *pair, ("column", "lane"), when)
     comparison.check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Any
 
 from cocotb.triggers import FallingEdge, RisingEdge, ValueChange
@@ -15,8 +16,6 @@ from tb.trace import TRACE_PORTS
 class Monitor:
     """Records what the trace ports show.
 
-    Parameters
-    ----------
     sheet
         Data sheet: the layouts of the ports.
     stalls
@@ -34,13 +33,10 @@ class Monitor:
     def clear(self) -> None:
         """Forget everything: the next inference begins."""
         self.recorded = {}
-        for _, _, names in TRACE_PORTS:
-            for name in names:
-                facts = self.ports[f"trace_{name}"]
-                element = facts.get("element", facts)
-                self.recorded[name] = Recorded(
-                    element["width"], element["signed"], facts.get("length", 1)
-                )
+        for name in (name for _, _, names in TRACE_PORTS for name in names):
+            facts = self.ports[f"trace_{name}"]
+            element, length = facts.get("element", facts), facts.get("length", 1)
+            self.recorded[name] = Recorded(element["width"], element["signed"], length)
         self.changes = {
             name: [(now(), int(getattr(self.dut, f"trace_{name}").value))] for name in self.watched
         }
@@ -52,9 +48,7 @@ class Monitor:
 
     def watch(self) -> list[Any]:
         """The coroutines that record."""
-        return [self._group(*group) for group in TRACE_PORTS] + [
-            self._changes(name) for name in self.changes
-        ]
+        return [*starmap(self._group, TRACE_PORTS), *map(self._changes, self.changes)]
 
     async def _group(self, name: str, where: str | None, names: tuple[str, ...]) -> None:
         dut = self.dut
@@ -95,9 +89,8 @@ class Monitor:
             if state["active"] and cycle > since:
                 number += (state["operation"] - number) % 256
                 label = names[number] if number < len(names) else str(number)
-                entry = found.setdefault(
-                    number, {"number": number, "name": label, "first": since - start, "active": 0}
-                )
+                new = {"number": number, "name": label, "first": since - start, "active": 0}
+                entry = found.setdefault(number, new)
                 entry["active"] += cycle - since
                 entry["last"] = cycle - 1 - start
             since = cycle

@@ -12,10 +12,8 @@ Integers = np.ndarray | Sequence[int]
 def pack(values: Iterable[int], width: int) -> int:
     """The vector of the values, `width` bits each; a negative value as two's complement.
 
-    Raises
-    ------
-    ValueError
-        A value needs more bits; the message names it, its place and the bits there are.
+    Raises ValueError: A value needs more bits; the message names it, its place and the bits there
+    are.
     """
     word = 0
     for place, value in enumerate(values):
@@ -28,10 +26,7 @@ def pack(values: Iterable[int], width: int) -> int:
 def unpack(word: int, width: int, length: int, signed: bool) -> list[int]:
     """The `length` elements of a vector, `width` bits each.
 
-    Raises
-    ------
-    ValueError
-        The vector has bits beyond its last element.
+    Raises ValueError: The vector has bits beyond its last element.
     """
     if word < 0 or word >> width * length:
         raise UserError(f"{word:#x} does not fit {length} elements of {width} bits")
@@ -39,6 +34,11 @@ def unpack(word: int, width: int, length: int, signed: bool) -> list[int]:
     if signed:
         elements = [e - (1 << width) if e >> width - 1 else e for e in elements]
     return elements
+
+
+def by_lanes(values: np.ndarray, lanes: int) -> np.ndarray:
+    """Values or rows, [words, lanes, ...]; the last word is filled with the first ones."""
+    return np.resize(values, (-(-len(values) // lanes), lanes, *values.shape[1:]))
 
 
 ENDS_BIT, ATTEND_BIT, TYPE_BIT, ID_MASK = 1 << 26, 1 << 25, 1 << 24, (1 << 24) - 1
@@ -53,10 +53,8 @@ def lengths_of(words: np.ndarray) -> list[int]:
 
 def stream_words(stream: bytes, width: int) -> list[int]:
     """A command stream in words of so many bytes, the last padded with zeros."""
-    padded = stream + bytes(-len(stream) % width)
-    return [
-        int.from_bytes(padded[at : at + width], "little") for at in range(0, len(padded), width)
-    ]
+    starts = range(0, len(stream), width)
+    return [int.from_bytes(stream[at : at + width], "little") for at in starts]
 
 
 def token_words(
@@ -70,11 +68,8 @@ def token_words(
     types are 0 and all tokens attend when left out. With `lengths` they are a batch of sequences,
     one after the other.
 
-    Raises
-    ------
-    ValueError
-        There is no token, the lengths differ, or a value does not fit its bits; a sequence of a
-        batch is empty, or they are not as long as the ids.
+    Raises ValueError: There is no token, the lengths differ, or a value does not fit its bits; a
+    sequence of a batch is empty, or they are not as long as the ids.
     """
     ids = np.asarray(ids, np.int64)
     types = np.zeros_like(ids) if types is None else np.asarray(types, np.int64)

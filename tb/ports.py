@@ -17,8 +17,6 @@ import numpy as np
 class Ports(Protocol):
     """Ports by name; a word of lanes is a list of integers.
 
-    Attributes
-    ----------
     latency
         The latency that the unit states.
     """
@@ -42,8 +40,6 @@ class Ports(Protocol):
 class UnitPorts(Ports, Protocol):
     """Ports of a whole bench, which also knows the configuration and resets.
 
-    Attributes
-    ----------
     sheet, config
         The unit's data sheet, and the configuration in it.
     """
@@ -66,3 +62,9 @@ class Streaming(Protocol):
         self, inputs: dict[str, np.ndarray], outputs: tuple[str, ...]
     ) -> dict[str, np.ndarray]:
         """As `tb.pipelined.stream`."""
+
+
+def give(ports: Ports, prefix: str = "", /, **values: int | Sequence[int]) -> None:
+    """Give inputs, whose names begin with `prefix`, their values from now on."""
+    for name, value in values.items():
+        ports.set(prefix + name, value)

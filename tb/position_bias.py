@@ -10,7 +10,7 @@ from golden.position_bias import add_position_bias
 from rtl.interface.config import power_of_two
 from tb.compare import Comparison
 from tb.cut import Vector
-from tb.ports import Ports
+from tb.ports import Ports, give
 
 AHEAD = 3  # from the place of a column to its score
 CORNERS = (-32768, -32767, -16385, -1, 0, 1, 16384, 32766, 32767)
@@ -116,22 +116,15 @@ def words(table: np.ndarray, lanes: int, each: int, seed: int = 0) -> dict[int, 
 def columns(blocks: Sequence[Block], rows: int, seed: int) -> list[list[Column]]:
     """The columns of each block, with anything in what goes along with them."""
     rng, each = np.random.default_rng([seed, 1]), power_of_two(2 * rows)
-    found = []
+    found: list[list[Column]] = []
     for block in blocks:
-        lanes, keys = block.scores.shape
+        lanes = len(block.scores)
         limits = {"buffer": 2, "first": 2, "last": 2, "key": lanes * rows, "place": lanes * rows}
-        found.append(
-            [
-                Column(
-                    block.head,
-                    (block.key_row - block.row) % each,
-                    key,
-                    block.scores[:, key].tolist(),
-                    {name: int(rng.integers(limit)) for name, limit in limits.items()},
-                )
-                for key in range(keys)
-            ]
-        )
+        found.append([])
+        for key, score in enumerate(block.scores.T.tolist()):
+            others = {name: int(rng.integers(limit)) for name, limit in limits.items()}
+            word = (block.key_row - block.row) % each
+            found[-1].append(Column(block.head, word, key, score, others))
     return found
 
 
@@ -141,8 +134,7 @@ async def write(ports: Ports, table: np.ndarray, lanes: int, seed: int = 0) -> N
     listed = list(words(table, lanes, each, seed).items())
     for place in np.random.default_rng(seed).permutation(len(listed)).tolist():
         address, values = listed[place]
-        for name, value in (("en", 1), ("address", address), ("data", values)):
-            ports.set(f"write_{name}", value)
+        give(ports, "write_", en=1, address=address, data=values)
         await ports.tick()
     ports.set("write_en", 0)
 
@@ -174,8 +166,26 @@ async def check_scores(
             sent[cycle] = column, wanted[:, place].tolist()
             cycle += 1
     expected, actual, cycles = [], [], []
+    heads, each = len(table), power_of_two(2 * tokens // lanes)
+    limits = {"write_address": heads * each, "write_data": lanes, "place_head": heads}
+    limits |= {"place_word": each, "place_column": lanes, "score_data": lanes}
+    limits |= {"score_buffer": 2, "score_first": 2, "score_last": 2}
+    limits |= {"score_key": tokens, "score_place": tokens}
     for now in range(cycle + AHEAD + ports.latency):
-        _give(ports, sent, now, noise, len(table), tokens, lanes)
+        given: dict[str, Any] = {"score_en": 0}
+        for name, limit in limits.items():
+            scores = name.endswith("_data")
+            word = noise.integers(-(1 << 15), 1 << 15, lanes) if scores else noise.integers(limit)
+            given[name] = word.tolist()
+        if now in sent:
+            column, _ = sent[now]
+            place_of = {"head": column.head, "word": column.word, "column": column.place}
+            given |= {f"place_{name}": value for name, value in place_of.items()}
+        if now - AHEAD in sent:
+            column, _ = sent[now - AHEAD]
+            of_score = {"en": 1, "data": column.score} | column.others
+            given |= {f"score_{name}": value for name, value in of_score.items()}
+        give(ports, **given)
         await ports.settle()
         due = sent.get(now - AHEAD - ports.latency)
         assert ports.get("o_en") == (due is not None), f"o.en in cycle {now}"
@@ -194,58 +204,16 @@ async def check_scores(
     comparison.check()
 
 
-def _give(
-    ports: Ports,
-    sent: dict[int, tuple[Column, list[int]]],
-    now: int,
-    noise: np.random.Generator,
-    heads: int,
-    tokens: int,
-    lanes: int,
-) -> None:
-    """The inputs of a cycle."""
-    each = power_of_two(2 * tokens // lanes)
-
-    def any_of(limit: int) -> int:
-        return int(noise.integers(limit))
-
-    given: dict[str, Any] = {
-        "write_address": any_of(heads * each),
-        "write_data": noise.integers(-(1 << 15), 1 << 15, lanes).tolist(),
-        "place_head": any_of(heads),
-        "place_word": any_of(each),
-        "place_column": any_of(lanes),
-        "score_en": 0,
-        "score_data": noise.integers(-(1 << 15), 1 << 15, lanes).tolist(),
-        **{f"score_{name}": any_of(2) for name in ("buffer", "first", "last")},
-        **{f"score_{name}": any_of(tokens) for name in ("key", "place")},
-    }
-    if now in sent:
-        column, _ = sent[now]
-        given |= {
-            "place_head": column.head,
-            "place_word": column.word,
-            "place_column": column.place,
-        }
-    if now - AHEAD in sent:
-        column, _ = sent[now - AHEAD]
-        given |= {"score_en": 1, "score_data": column.score}
-        given |= {f"score_{name}": value for name, value in column.others.items()}
-    for name, value in given.items():
-        ports.set(name, value)
-
-
 def from_vector(vector: Vector, lanes: int, most: int) -> tuple[np.ndarray, list[Block]]:
     """The whole blocks of scores of a real model, and its table cut to them; at most so many."""
     scores, table = vector.inputs["scores"].values, vector.inputs["table"].values
     rows = scores.shape[-1] // lanes
     centre, tokens = table.shape[1] // 2, rows * lanes
     cut = table[:, centre - tokens + 1 : centre + tokens].astype(np.int16)
-    places = [(h, r, k) for h in range(len(table)) for r in range(rows) for k in range(rows)]
+    places = list(np.ndindex(len(table), rows, rows))
     count = min(most, len(places))
-    kept = (places[place * len(places) // count] for place in range(count))
     blocks = []
-    for head, row, key in kept:
+    for head, row, key in (places[place * len(places) // count] for place in range(count)):
         tile = scores[head, row * lanes :, key * lanes :][:lanes, :lanes]
         blocks.append(Block(head, row, key, tile.astype(np.int16)))
     return cut, blocks

@@ -22,18 +22,16 @@ class Record:
 
 def layout(ports: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """The inputs and the outputs that have bits, in the order of a line."""
-    sides: dict[str, list[str]] = {"input": ["rst"], "output": []}
-    for name, facts in ports.items():
-        if name not in ("clk", "rst") and facts["width"]:
-            sides[facts["direction"]].append(name)
-    return sides["input"], sides["output"]
+    inputs, outputs = (
+        [x for x, facts in ports.items() if facts["width"] and facts["direction"] == side]
+        for side in ("input", "output")
+    )
+    return ["rst", *(name for name in inputs if name not in ("clk", "rst"))], outputs
 
 
 class Recorder:
     """Appends cycles to the record in a file.
 
-    Parameters
-    ----------
     ports
         Of the unit's data sheet.
     """
@@ -51,9 +49,8 @@ class Recorder:
         words = [(self.given.get(name, 0), self._widths[name]) for name in self._inputs]
         words += [(self.read.get(name, 0), self._widths[name]) for name in self._outputs]
         words += [(int(name in self.read), 1) for name in self._outputs]
-        line, place = 0, 0
-        for word, width in words:
-            line |= word << place
-            place += width
+        line = 0
+        for word, width in reversed(words):
+            line = line << width | word
         self._file.write(f"{line:0{-(-self._bits // 4)}x}\n")
         self.read.clear()

@@ -5,6 +5,7 @@ import numpy as np
 from golden.requantize import requantize, saturate
 from tb.compare import Comparison
 from tb.cut import Vector
+from tb.packing import by_lanes
 from tb.pipelined import stream
 from tb.ports import Ports
 
@@ -35,7 +36,7 @@ def corners(lanes: int) -> Words:
     all_of_them = [
         np.concatenate([x.ravel() for x in group]) for group in zip(above, extremes, powers)
     ]
-    return _words(*(np.resize(x, (-(-x.size // lanes), lanes)) for x in all_of_them))
+    return _words(*(by_lanes(x, lanes) for x in all_of_them))
 
 
 def random(lanes: int, words: int, seed: int) -> Words:
@@ -53,12 +54,8 @@ async def check_vectors(ports: Ports, lanes: int, vectors: list[Vector]) -> None
     """Real accumulators; an int8 result is the unit's int16 saturated once more."""
     comparison = Comparison()
     for vector in vectors:
-        words = -(-vector.inputs["acc"].values.size // lanes)
-        inputs = {
-            name: np.resize(tensor.values, (words, lanes)) for name, tensor in vector.inputs.items()
-        }
+        inputs = {name: by_lanes(x.values, lanes) for name, x in vector.inputs.items()}
         found = (await stream(ports, inputs, ("o",)))["o"]
-        y = vector.outputs["y"]
-        expected = np.resize(y.values, (words, lanes))
-        comparison.tensor(vector.name, expected, saturate(found, y.bits), ("index", "lane"))
+        y, axes = vector.outputs["y"], ("index", "lane")
+        comparison.tensor(vector.name, by_lanes(y.values, lanes), saturate(found, y.bits), axes)
     comparison.check()

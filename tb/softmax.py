@@ -8,7 +8,8 @@ import numpy as np
 from golden.softmax import row_scale, softmax
 from tb.compare import Comparison
 from tb.cut import Vector
-from tb.ports import Ports
+from tb.packing import by_lanes
+from tb.ports import Ports, give
 
 READ_LATENCY = 2
 START_LATENCY = 4
@@ -42,20 +43,15 @@ class Seen:
     trace_p: list[list[int]] = field(default_factory=list)
     trace_keys: list[int] = field(default_factory=list)
     trace_cycles: list[int] = field(default_factory=list)
-    row_max: list[int] = field(default_factory=list)
-    row_sum: list[int] = field(default_factory=list)
-    row_m: list[int] = field(default_factory=list)  # in the cycle of finished
-    row_s: list[int] = field(default_factory=list)
-    late_m: list[int] = field(default_factory=list)  # in the cycle before the next finished
-    late_s: list[int] = field(default_factory=list)
+    rows: dict[str, list[int]] = field(default_factory=dict)
+    """Maximum, sum and scale (m, s) of the rows, the latter in the cycle of `finished` and, as
+    "kept", in the cycle before the next one."""
 
 
 async def write_mask(ports: Ports, attend: np.ndarray) -> None:
     """Write the attend bits, a key a cycle."""
     for key, bit in enumerate(attend):
-        ports.set("mask_en", 1)
-        ports.set("mask_address", key)
-        ports.set("mask_attend", int(bit))
+        give(ports, "mask_", en=1, address=key, attend=int(bit))
         await ports.tick()
     ports.set("mask_en", 0)
 
@@ -72,8 +68,7 @@ async def play_tiles(
     rng, noise = np.random.default_rng(seed), np.random.default_rng(seed + 1)
 
     def any_of(**limits: int) -> None:
-        for name, limit in limits.items():
-            ports.set(name, int(noise.integers(limit)))
+        give(ports, **{name: int(noise.integers(limit)) for name, limit in limits.items()})
 
     await write_mask(ports, attend)
     seen = [Seen() for _ in tiles]
@@ -90,8 +85,7 @@ async def play_tiles(
             reads += [(finished, k) for k in range(keys)]
         if reads:
             tile, wanted = reads.pop(0)
-            ports.set("p_buffer", tile % 2)
-            ports.set("p_address", wanted)
+            give(ports, "p_", buffer=tile % 2, address=wanted)
             due.append((cycle + READ_LATENCY, tile))
         else:
             any_of(p_buffer=2, p_address=keys)
@@ -99,18 +93,14 @@ async def play_tiles(
         send = sending < len(tiles) and finished >= sending - 1 and rng.random() >= idle
         ports.set("score_en", int(send))
         if send:
-            last = key == keys - 1
-            ports.set("score_buffer", sending % 2)
-            ports.set("score_first", int(key == 0))
-            ports.set("score_last", int(last))
-            ports.set("score_key", key)
-            ports.set("score_place", key)
-            ports.set("score_data", tiles[sending].scores[:, key].tolist())
-            if (given := tiles[sending].seen) is not None:
-                ports.set("score_seen", bits(given[:, key]))
+            last, tile_sent = key == keys - 1, tiles[sending]
+            column = tile_sent.scores[:, key].tolist()
+            give(ports, "score_", buffer=sending % 2, first=int(key == 0), last=int(last))
+            give(ports, "score_", key=key, place=key, data=column)
+            if tile_sent.seen is not None:
+                ports.set("score_seen", bits(tile_sent.seen[:, key]))
             if last:
-                ports.set("context_m", tiles[sending].m)
-                ports.set("context_s", tiles[sending].s)
+                give(ports, "context_", m=tile_sent.m, s=tile_sent.s)
                 seen[sending].last = cycle
             else:
                 any_of(context_m=1 << 16, context_s=32)
@@ -124,20 +114,16 @@ async def play_tiles(
         ended = finished + ports.get("finished")
         passes = any(0 <= tile.last < cycle for tile in seen[ended:])
         assert ports.get("busy") == passes, f"busy is {not passes} in cycle {cycle}"
-        if ports.get("finished"):
-            seen[finished].row_m = ports.get("row_m")
-            seen[finished].row_s = ports.get("row_s")
-            finished += 1
-        elif finished:
-            seen[finished - 1].late_m = ports.get("row_m")
-            seen[finished - 1].late_s = ports.get("row_s")
+        kept = "" if ports.get("finished") else " kept"
+        finished += ports.get("finished")
+        if finished:
+            seen[finished - 1].rows |= {f"{x}{kept}": ports.get(x) for x in ("row_m", "row_s")}
         if ports.get("trace_p_en"):
             seen[traced].trace_p.append(ports.get("trace_p"))
             seen[traced].trace_keys.append(ports.get("trace_p_key"))
             seen[traced].trace_cycles.append(cycle)
         if ports.get("trace_row_en"):
-            seen[traced].row_max = ports.get("trace_max")
-            seen[traced].row_sum = ports.get("trace_sum")
+            seen[traced].rows |= {name: ports.get(f"trace_{name}") for name in ("max", "sum")}
             traced += 1
         if due and due[0][0] == cycle:
             tile = due.pop(0)[1]
@@ -170,25 +156,14 @@ async def check_softmax(
             ("p", seen.p, seen.p_cycles),
             ("trace_p", seen.trace_p, seen.trace_cycles),
         ):
-            when = np.array(cycles).reshape(1, -1, 1)
-            comparison.tensor(
-                name, p.T[None], np.array(words)[None], ("tile", "index", "lane"), when
-            )
-        for name, expected, actual in (
-            ("max", row_max, seen.row_max),
-            ("sum", row_sum, seen.row_sum),
-            ("row_m", row_m, seen.row_m),
-            ("row_s", row_s, seen.row_s),
-            ("row_m kept", row_m, seen.late_m),
-            ("row_s kept", row_s, seen.late_s),
-        ):
-            comparison.tensor(
-                name,
-                expected[None],
-                np.array(actual)[None],
-                ("tile", "lane"),
-                np.array(seen.finished),
-            )
+            when, axes = np.array(cycles).reshape(1, -1, 1), ("tile", "index", "lane")
+            comparison.tensor(name, p.T[None], np.array(words)[None], axes, when)
+        when = np.array(seen.finished)
+        wanted = {"max": row_max, "sum": row_sum, "row_m": row_m, "row_s": row_s}
+        wanted |= {"row_m kept": row_m, "row_s kept": row_s}
+        for name, expected in wanted.items():
+            actual = np.array(seen.rows.get(name, []))[None]
+            comparison.tensor(name, expected[None], actual, ("tile", "lane"), when)
         free = max(seen.last + START_LATENCY, free) + pass_cycles(lanes, keys)
         comparison.tensor("finished", np.array([free]), np.array([seen.finished]), ("pass",))
         comparison.tensor("p keys", np.arange(keys), np.array(seen.trace_keys), ("index",))
@@ -288,20 +263,9 @@ def all_distances(lanes: int, tokens: int) -> list[Tile]:
     ]
 
 
-def long_tiles(lanes: int, keys: int) -> list[Tile]:
-    """Rows of the sums 2^20 - 1, 2^20, 2^20 + 1 and 255 * keys; more than 4,112 keys."""
-    scores = np.full((4, keys), -32768, np.int16)
-    scores[:, -4112:] = 0
-    for row, p in enumerate((15, 16, 17)):
-        scores[row, row] = np.rint(256 * np.log2(p / 255))
-    scores[3] = 0
-    return [Tile(np.resize(scores, (lanes, keys)), m, s) for m, s in ((40000, 26), (1 << 15, 1))]
-
-
 def from_vector(vector: Vector, lanes: int) -> tuple[list[Tile], np.ndarray]:
     """Real scores, `lanes` rows a tile, with the attend bits of their text."""
     scores = vector.inputs["scores"].values
     m, s = (int(vector.inputs[name].values) for name in "ms")
-    count = -(-len(scores) // lanes)
-    rows = np.resize(scores, (count, lanes, scores.shape[1]))
-    return [Tile(tile, m, s) for tile in rows], vector.inputs["attend"].values.astype(bool)
+    tiles = [Tile(tile, m, s) for tile in by_lanes(scores, lanes)]
+    return tiles, vector.inputs["attend"].values.astype(bool)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
+import numpy as np
 from cocotb.triggers import Event, FallingEdge, RisingEdge, Timer
 from cocotb.utils import get_sim_time
 
+from tb.case import Case
 from tb.compare import Mismatch
 
 PERIOD_NS = 10
@@ -39,8 +41,6 @@ async def cycles(clock: Any, count: int) -> None:
 class Pins:
     """The signals of a stream; a stream without `last` has None.
 
-    Attributes
-    ----------
     width
         Bits of the payload without `last`.
     """
@@ -53,39 +53,16 @@ class Pins:
     width: int
 
 
-@dataclass
-class Passed:
-    """Words that have passed on a stream.
-
-    Attributes
-    ----------
-    count
-        How many.
-    first, latest
-        Cycle of the first and of the latest.
-    """
-
-    count: int = 0
-    first: int = -1
-    latest: int = -1
-
-    def word(self) -> None:
-        self.latest = now()
-        if self.count == 0:
-            self.first = self.latest
-        self.count += 1
-
-
-@dataclass
+@dataclass(eq=False)
 class Source:
     """Offers words; once offered, a word stays until it is taken.
 
-    Attributes
-    ----------
     idle
         Probability of a pause of 1..8 cycles before a word.
     interval
         A word is offered so many cycles after the one before it was taken, or later.
+    count
+        Words that have passed.
     """
 
     pins: Pins
@@ -93,10 +70,10 @@ class Source:
     random: Random
     idle: float = 0.0
     interval: int = 1
-    passed: Passed = field(default_factory=Passed)
+    count: int = 0
 
-    async def send(self, words: Sequence[int], *, last: bool = True) -> None:
-        """Send the words, `last` with the last one unless it is never to come."""
+    async def send(self, words: Sequence[int]) -> None:
+        """Send the words, `last` with the last one."""
         pins, taken = self.pins, -self.interval
         for place, word in enumerate(words):
             wait = taken + self.interval - now()
@@ -106,13 +83,12 @@ class Source:
                 self._noise()
                 await cycles(self.clock, wait)
             pins.data.value = word
-            pins.last.value = int(last and place == len(words) - 1)
+            pins.last.value = int(place == len(words) - 1)
             pins.valid.value = 1
             while not pins.ready.value:
                 await RisingEdge(pins.ready)
                 await FallingEdge(self.clock)
-            self.passed.word()
-            taken = now()
+            taken, self.count = now(), self.count + 1
             await FallingEdge(self.clock)
         self._noise()
 
@@ -129,12 +105,12 @@ class Source:
 class Sink:
     """Takes words and checks that an offered word stays until it is taken.
 
-    Attributes
-    ----------
     stall
         Probability of not being ready in a cycle.
     take
         Called with each word as it passes; with `last`, where there is one, as its top bit.
+    count, latest
+        Words that have passed, and the cycle of the latest.
     """
 
     pins: Pins
@@ -142,7 +118,8 @@ class Sink:
     random: Random
     take: Callable[[int], None]
     stall: float = 0.0
-    passed: Passed = field(default_factory=Passed)
+    count: int = 0
+    latest: int = -1
 
     def word(self) -> int:
         word = int(self.pins.data.value)
@@ -163,56 +140,34 @@ class Sink:
                 pins.ready.value = 0
                 await FallingEdge(self.clock)
                 if not pins.valid.value or self.word() != word:
-                    raise Mismatch(
-                        f"{pins.name}: the word {word:#x} was withdrawn or changed in cycle {now()}"
-                        ", before it was taken"
-                    )
+                    what = f"{pins.name}: the word {word:#x} was withdrawn or changed"
+                    raise Mismatch(f"{what} in cycle {now()}, before it was taken")
             pins.ready.value = 1
-            self.passed.word()
+            self.latest, self.count = now(), self.count + 1
             self.take(word)
             await FallingEdge(self.clock)
             if self.stall:
                 pins.ready.value = self.random.getrandbits(1)
 
 
-class Table(Protocol):
-    """The words of each row."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, row: int, /) -> list[int]: ...
-
-
 class Rows:
     """The embedding memory: takes row numbers, gives the rows' words after the latency.
 
-    Parameters
-    ----------
-    request, rows
-        Pins of the two streams.
+    table
+        uint8 [rows, words, bytes of a word].
     """
 
-    def __init__(
-        self,
-        request: Pins,
-        rows: Pins,
-        clock: Any,
-        random: Random,
-        *,
-        stall: float,
-        idle: float,
-        latency: int,
-    ) -> None:
-        self.table: Table = []
-        self.latency, self.clock = latency, clock
+    def __init__(self, request: Pins, rows: Pins, clock: Any, random: Random, case: Case) -> None:
+        self.table = np.zeros((0, 0, 0), np.uint8)
+        self.latency, self.clock = case.row_latency, clock
         self.queue: deque[tuple[int, int]] = deque()
         self.asked = Event()
-        self.sink = Sink(request, clock, random, self._asked, stall)
-        self.source = Source(rows, clock, random, idle)
+        self.sink = Sink(request, clock, random, self._asked, case.stall)
+        self.source = Source(rows, clock, random, case.idle)
 
     def _asked(self, row: int) -> None:
-        if row >= len(self.table):
-            rows = len(self.table)
+        rows = len(self.table)
+        if row >= rows:
             raise Mismatch(f"row {row} is asked for in cycle {now()}: the table has {rows} rows")
         self.queue.append((row, now() + self.latency))
         self.asked.set()
@@ -224,4 +179,4 @@ class Rows:
                 await self.asked.wait()
             row, when = self.queue.popleft()
             await cycles(self.clock, when - now())
-            await self.source.send(self.table[row])
+            await self.source.send([int.from_bytes(w.tobytes(), "little") for w in self.table[row]])

@@ -21,14 +21,6 @@ TRACE_PORTS: tuple[tuple[str, str | None, tuple[str, ...]], ...] = (
 
 def elements(tokens: int) -> dict[str, tuple[int, bool]]:
     """Bits and signedness of an element of a word, by name; tokens: the longest sequence's."""
-    return {
-        "bank": (8, True),
-        "score": (16, True),
-        "p": (8, False),
-        "max": (16, True),
-        "sum": (sum_bits(tokens), False),
-        "norm": (16, True),
-        "norm8": (8, True),
-        "x": (16, True),
-        "logit": (32, True),
-    }
+    found = {"bank": (8, True), "score": (16, True), "p": (8, False), "max": (16, True)}
+    found |= {"sum": (sum_bits(tokens), False), "norm": (16, True), "norm8": (8, True)}
+    return found | {"x": (16, True), "logit": (32, True)}

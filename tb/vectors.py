@@ -22,8 +22,7 @@ from cli.files import replacing, write_json
 import numpy as np
 
 from golden.model import Model
-from tb.cut import Tensor, Traced, Vector, cut
-from tb.sequences import Sequence
+from tb.cut import Sequence, Tensor, Traced, Vector, cut
 
 INDEX = "index.json"
 #: Values or rows of a vector, unless another limit is given.
@@ -37,10 +36,8 @@ def write(
 
     Returns how many vectors, and values of `input` and `output`, each unit has.
 
-    Raises
-    ------
-    UserError
-        `out` exists and holds something else than vectors, or a sequence does not suit the model.
+    Raises UserError: `out` exists and holds something else than vectors, or a sequence does not
+    suit the model.
     """
     if out.exists() and not (out / INDEX).is_file() and (out.is_file() or any(out.iterdir())):
         raise UserError(
@@ -71,10 +68,7 @@ def write(
 def read(out: Path, unit: str) -> Iterator[Vector]:
     """The vectors of a unit that write() left in `out`.
 
-    Raises
-    ------
-    UserError
-        The folder, a file or the unit is missing or damaged.
+    Raises UserError: The folder, a file or the unit is missing or damaged.
     """
     try:
         files = json.loads((out / INDEX).read_text(encoding="utf-8"))["units"]

@@ -31,8 +31,8 @@ from sim.options import add_model_options, quantized_of
 from sim.record import recorded
 from sim.run import TOKENS, input_of
 from sim.vectors import sequences_of
+from tb.cut import Sequence as Tokens
 from tb.generate.folder import bench_of, check_folder, write_bench
-from tb.sequences import Sequence as Tokens
 
 DESCRIPTION = """\
 Write a self-checking SystemVerilog bench of a unit that needs no Python to run.
@@ -61,35 +61,18 @@ def _parser() -> Parser:
     parser = Parser("tb.generate", DESCRIPTION, EXAMPLES)
     parser.add_argument("unit", help="which unit; `python -m rtl.generate --list` shows them")
     source = parser.add_mutually_exclusive_group()
-    source.add_argument(
-        "--text",
-        "--review",
-        dest="review",
-        metavar="TEXT",
-        help="default: a review of the test split",
-    )
-    source.add_argument(
-        "--no-review",
-        action="store_true",
-        help="random cases alone, in the default configuration: no model is needed",
-    )
+    what = "default: a review of the test split"
+    source.add_argument("--text", "--review", dest="review", metavar="TEXT", help=what)
+    what = "random cases alone, in the default configuration: no model is needed"
+    source.add_argument("--no-review", action="store_true", help=what)
     add_model_options(parser)
     add_lanes(parser, LANES)
     add_columns(parser)
     add_tokens(parser, TOKENS)
-    parser.add_argument(
-        "--stalls",
-        type=whole(1, SEED_MAX),
-        metavar="SEED",
-        help="of the accelerator: pauses on every stream, drawn by this seed (default: none)",
-    )
-    parser.add_argument(
-        "--limit",
-        type=positive,
-        default=LIMIT,
-        metavar="N",
-        help="values or rows of each tensor for any other unit (default: %(default)s)",
-    )
+    what = "of the accelerator: pauses on every stream, drawn by this seed (default: none)"
+    parser.add_argument("--stalls", type=whole(1, SEED_MAX), metavar="SEED", help=what)
+    what = "values or rows of each tensor for any other unit (default: %(default)s)"
+    parser.add_argument("--limit", type=positive, default=LIMIT, metavar="N", help=what)
     parser.add_argument("-o", "--out", type=Path, metavar="DIR", help=f"default: {OUT}/UNIT")
     add_bus_options(parser, cores=True)
     return parser

@@ -1,5 +1,5 @@
 // Self-checking bench of {{module}}: {{inferences}} inferences, {{pauses}},
-// {{compared_ports}} held to golden. {{passed}}
+// {{compared_ports}} held to golden. It ends with PASS, or by $fatal.
 
 module {{top}};
   parameter DIR = "vectors";  // where the files of $readmemh lie
@@ -109,21 +109,11 @@ module {{top}};
   end
 
   reg [31:0] random, earlier, longest;
+  reg late;
   reg [31:0] started[0:CORES-1];
   wire [31:0] compared = {{compared}};
 
   initial begin
-    s_axi_awaddr = {{address_bits}}'d0;
-    s_axi_awprot = 3'd0;
-    s_axi_awvalid = 1'b0;
-    s_axi_wdata = 32'd0;
-    s_axi_wstrb = 4'd0;
-    s_axi_wvalid = 1'b0;
-    s_axi_bready = 1'b0;
-    s_axi_araddr = {{address_bits}}'d0;
-    s_axi_arprot = 3'd0;
-    s_axi_arvalid = 1'b0;
-    s_axi_rready = 1'b0;
     if ($value$plusargs("stalls=%d", stalls) && ^stalls === 1'bx)
       $fatal(1, "+stalls=SEED: the seed is no number");
     random = bench_random::first(stalls, 32'd6);
@@ -137,17 +127,13 @@ module {{top}};
         prepare;
         // With stalls the streams come up to 31 cycles before the start, or after it.
         random = bench_random::after(random);
-        if (stalls != 0 && random[5]) begin
-          write_register(32'h{{control}}, 32'd1);
-          started[core] = taken;
-          repeat ({27'd0, random[4:0]}) @(negedge clk);
-          supply;
-        end else begin
-          supply;
-          if (stalls != 0) repeat ({27'd0, random[4:0]}) @(negedge clk);
-          write_register(32'h{{control}}, 32'd1);
-          started[core] = taken;
-        end
+        late = stalls != 0 && random[5];
+        if (!late) supply;
+        if (stalls != 0 && !late) repeat ({27'd0, random[4:0]}) @(negedge clk);
+        write_register(32'h{{control}}, 32'd1);
+        started[core] = taken;
+        if (late) repeat ({27'd0, random[4:0]}) @(negedge clk);
+        if (late) supply;
       end
       longest = 32'd0;
       for (core = 0; core < CORES; core = core + 1) begin
@@ -163,7 +149,7 @@ module {{top}};
                  k, value, started[core], ended[core]);
         if (value > longest) longest = value;
         collect;
-        write_register(32'h{{pending}}, 32'd1);
+        write_register(32'h{{interrupt_pending}}, 32'd1);
         if (interrupts[core] !== 1'b0)
           $fatal(1, "inference %0d: the interrupt was acknowledged and stays, cycle %0d", k, cycle);
       end

@@ -19,12 +19,12 @@ from rtl.generate.sheet import file_list, generated, module_files
 from rtl.generate.verilog import TRACE
 from rtl.interface.config import Config
 from tb.case import accelerator_inference
+from tb.cut import Sequence as Tokens
 from tb.generate import readme, scripts, tops
 from tb.generate.machines import Run, accelerator_files, example_files
 from tb.generate.memories import format_of, hexadecimal
 from tb.record import Record, layout
-from tb.scenarios import SMALL, batch_lengths, family, kinds_of, sequence, sequences
-from tb.sequences import Sequence as Tokens
+from tb.scenarios import SMALL, batches, family, inferences, kinds_of
 
 MARK = "bench.f"
 """The file list of every folder that is written here."""
@@ -34,8 +34,6 @@ MARK = "bench.f"
 class Bench:
     """What a bench is made of.
 
-    Attributes
-    ----------
     module
         Name of the unit's Verilog module.
     verilog
@@ -59,7 +57,7 @@ class Bench:
     @property
     def sources(self) -> list[str]:
         """The bench's own source files in the order in which a simulator reads them."""
-        return [f"bench/{tops.PARTS}", f"bench/{self.top}.sv"]
+        return [name for name in self.files if name.startswith("bench/")]
 
 
 def bench_of(
@@ -75,8 +73,6 @@ def bench_of(
 ) -> Bench:
     """The bench of a unit: small random cases first, then those of the reviews.
 
-    Parameters
-    ----------
     reviews
         Models with a sequence each; what golden says of them is compared.
     stalls
@@ -91,17 +87,12 @@ def bench_of(
     bus
         Of the accelerator with DMA.
 
-    Raises
-    ------
-    ValueError
-        No unit is called so, or a model or sequence does not fit the configuration.
+    Raises ValueError: No unit is called so, or a model or sequence does not fit the configuration.
     """
     if design is None:
         made = generated(unit, config, prefix=prefix, bus=bus)
         design = made.facts, made.verilog
     sheet, verilog = design
-    module = sheet["module"]
-    seed = 0 if stalls is None else stalls
     facts: dict[str, Any] = {
         "unit": unit,
         "config": config,
@@ -112,33 +103,26 @@ def bench_of(
     }
     if unit == "accelerator":
         runs = encoders(config, reviews)
-        files = accelerator_files(sheet, config, runs, seed, bus)
-        example = example_files(sheet, config, runs[0], bus)
-        files |= {f"example/{name}": text for name, text in example.items()}
+        files = {f"bench/{tops.PARTS}": tops.parts_text()}
+        files |= accelerator_files(sheet, config, runs, stalls or 0, bus)
+        if bus is None:
+            example = example_files(sheet, config, runs[0])
+            files |= {f"example/{name}": text for name, text in example.items()}
         facts["inferences"] = [run.inference.name for run in runs]
     else:
         assert record is not None, unit
         files = _unit_files(sheet, record.text)
         facts["inferences"] = record.played
-    files[f"bench/{tops.PARTS}"] = tops.parts_text()
-    return Bench(module=module, verilog=verilog, files=files, facts=facts)
+    return Bench(module=sheet["module"], verilog=verilog, files=files, facts=facts)
 
 
 def fitted(name: str, config: Config) -> Model:
     """A random model of the family, cut down until it fits the configuration.
 
-    Raises
-    ------
-    ValueError
-        Not even one head of one channel fits.
+    Raises ValueError: Not even one head of one channel fits.
     """
-    shape = SMALL[name]
-    shape = replace(
-        shape,
-        hidden=min(shape.hidden, config.hidden),
-        ffn=min(shape.ffn, config.ffn),
-        labels=min(shape.labels, config.labels),
-    )
+    shape, sizes_of = SMALL[name], ("hidden", "ffn", "labels")
+    shape = replace(shape, **{x: min(getattr(shape, x), getattr(config, x)) for x in sizes_of})
     sizes = [(heads, shape.head_size) for heads in range(shape.heads, 0, -1)]
     sizes += [(1, size) for size in range(shape.head_size - 1, 0, -1)]
     for heads, size in sizes:
@@ -156,31 +140,15 @@ def encoders(config: Config, reviews: Sequence[tuple[Model, Tokens]]) -> list[Ru
     for name in ("three-heads", "pre-norm"):
         model = fitted(name, config)
         program = compile_model(model, config)
+        named = f"random, {name},"
         tokens = min(config.lanes + 3, program.tokens)
-        inference = accelerator_inference(
-            program, model, *sequence(model, tokens, 1), name=f"random, {name}, {tokens} tokens"
-        )
-        runs.append(Run(model, inference))
-        lengths = batch_lengths(program)
-        batch = accelerator_inference(
-            program,
-            model,
-            *sequences(model, lengths, 1),
-            lengths=lengths,
-            name=f"random, {name}, {len(lengths)} sequences",
-        )
-        runs.append(Run(model, batch))
+        runs += [Run(model, one) for one in inferences(model, program, [tokens], name=named)]
+        runs += [Run(model, one) for one in batches(model, program, 1, name=named)]
     for model, review in reviews:
         program = compile_model(model, config)
-        inference = accelerator_inference(
-            program,
-            model,
-            review.ids,
-            review.types,
-            review.attend,
-            name=f"{review.source!r}, {len(review.ids)} tokens",
-        )
-        runs.append(Run(model, inference))
+        parts = review.ids, review.types, review.attend
+        name = f"{review.source!r}, {len(review.ids)} tokens"
+        runs.append(Run(model, accelerator_inference(program, model, *parts, name=name)))
     return runs
 
 
@@ -188,15 +156,16 @@ def _unit_files(sheet: Mapping[str, Any], record: str) -> dict[str, str]:
     """The bench that plays a record of a unit's pins (tb.record), and the record."""
     module, ports, cycles = sheet["module"], sheet["ports"], record.split()
     inputs, outputs = layout(ports)
-    places, width = {}, 0
+    places, width, checks = {}, 0, ""
     for name in (*inputs, *outputs):
         places[name] = f"pins[{width}+:{ports[name]['width']}]"
         width += ports[name]["width"]
-    checks = [
-        tops.looked_at(name, format_of(ports[name]), places[name], f"pins[{width + place}]")
-        for place, name in enumerate(outputs)
-    ]
-    width += len(outputs)
+    for name in outputs:
+        form, pin = format_of(ports[name]), places[name]
+        shape = f"{form.length}, {form.width}, 1'b{int(form.signed)}"
+        given = f"\"{name}\", {shape}, WIDTH'({pin}), WIDTH'({name})"
+        checks += f"      if (pins[{width}]) compare({given});\n"
+        width += 1
     wires = tops.wires(ports) + "  wire rst;\n"
     wires += "".join(f"  assign {name} = {places[name]};\n" for name in inputs)
     top = f"{module}_bench"
@@ -206,8 +175,7 @@ def _unit_files(sheet: Mapping[str, Any], record: str) -> dict[str, str]:
         top=top,
         wires=wires,
         unit=tops.instance(module, ports),
-        checks="\n".join(checks),
-        compared=" + ".join(f"compared_{name}" for name in outputs),
+        checks=checks,
         width=width,
         words=len(cycles),
     )
@@ -230,10 +198,7 @@ def bench_files(bench: Bench, rtl: Sequence[str]) -> dict[str, str]:
 def check_folder(folder: Path) -> None:
     """Refuse a folder that a bench may not replace.
 
-    Raises
-    ------
-    ValueError
-        It holds something else than a bench.
+    Raises ValueError: It holds something else than a bench.
     """
     if folder.exists() and any(folder.iterdir()) and not (folder / MARK).is_file():
         raise UserError(
@@ -248,12 +213,8 @@ def write_bench(bench: Bench, folder: Path) -> list[Path]:
 
     The folder appears whole or not at all; an older bench is replaced.
 
-    Raises
-    ------
-    ValueError
-        The folder holds something else than a bench.
-    OSError
-        It cannot be written.
+    Raises ValueError: The folder holds something else than a bench.
+    Raises OSError: It cannot be written.
     """
     check_folder(folder)
     rtl = {f"rtl/{name}": text for name, text in module_files(bench.verilog).items()}

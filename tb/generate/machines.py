@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from golden.model import Model
-from rtl.compile.image import HEADER, Image, image_bytes, rows_offset
 from rtl.control.axi import ADDRESS
 from rtl.dma.bus import Bus
 from rtl.dma.registers import ALIGNMENT, DMA_REGISTERS, KEPT, fifo_words
@@ -53,14 +52,13 @@ def silence(config: Config, streams: int) -> int:
 def untraced_silence(config: Config, runs: Sequence[Run]) -> int:
     """The cycles more of a unit without trace ports, which shows nothing while it computes: more
     than any operation of these inferences takes."""
-    found = 0
+    found = [0]
     for run in runs:
-        lengths = lengths_of(run.inference.tokens)
+        shape, lengths = run.model.shape, lengths_of(run.inference.tokens)
         tiles = sum(ceil_div(length, config.lanes) for length in lengths)
-        shape = run.model.shape
         width = max(shape.hidden, shape.ffn, shape.heads * (shape.head_size + config.lanes))
-        found = max(found, 4 * tiles * (max(lengths) + config.tile_columns) * width)
-    return found
+        found.append(4 * tiles * (max(lengths) + config.tile_columns) * width)
+    return max(found)
 
 
 def trace_checks(ports: dict[str, Any], runs: Sequence[Run]) -> list[Expected]:
@@ -68,17 +66,14 @@ def trace_checks(ports: dict[str, Any], runs: Sequence[Run]) -> list[Expected]:
     found = {}
     for enable, address, names in TRACE_PORTS:
         for name in names:
-            if f"trace_{name}" in ports:
-                where = "" if address is None else address
-                form = format_of(ports[f"trace_{name}"])
-                found[name] = Expected(f"trace_{name}", form, enable, where)
-    for number, run in enumerate(runs):
+            port = f"trace_{name}"
+            if port in ports:
+                found[name] = Expected(port, format_of(ports[port]), enable, address or "")
+    for number, run in enumerate(runs if found else ()):
         assert run.inference.writes is not None
         last = {writes.port: writes for writes in run.inference.writes}
         for writes in run.inference.writes:
-            required = np.ones(len(writes.address), bool)
-            if not found:
-                continue
+            required = None
             if writes.port in ("norm", "norm8") and writes is last[writes.port]:
                 # When the logits are out, the last norm's further row tiles may be given up.
                 required = writes.index[:, 0, 0] < found[writes.port].format.length
@@ -86,26 +81,26 @@ def trace_checks(ports: dict[str, Any], runs: Sequence[Run]) -> list[Expected]:
     return list(found.values())
 
 
+def stream_check(
+    port: str, form: Format, passes: str, axes: tuple[str, ...], words: Iterable[Writes]
+) -> Expected:
+    """What passes on a stream: the words of each inference."""
+    found = Expected(port, form, passes)
+    for number, writes in enumerate(words):
+        found.add(number, writes, axes=axes)
+    return found
+
+
+def passing(tensor: str, values: np.ndarray, index: np.ndarray) -> Writes:
+    """Words of one value each, and their places [words, axes]."""
+    column, sound = values.reshape(-1, 1), np.ones((values.size, 1), bool)
+    return Writes("", tensor, np.zeros(values.size, int), column, sound, index[:, None])
+
+
 def result_check(port: str, passes: str, runs: Sequence[Run]) -> Expected:
     """What the logits must be."""
-    found = Expected(port, Format(1, 32, True), passes)
-    for number, run in enumerate(runs):
-        assert run.inference.result is not None
-        found.add(number, run.inference.result, axes=("label",))
-    return found
-
-
-def ends_check(port: str, passes: str, runs: Sequence[Run]) -> Expected:
-    """That `last` ends each packet of logits alone."""
-    found = Expected(port, Format(1, 1, False), passes)
-    for number, run in enumerate(runs):
-        values = run.inference.ends.astype(int)[:, None]
-        count = len(values)
-        sound = np.ones((count, 1), bool)
-        index = np.arange(count)[:, None, None]
-        writes = Writes("result", port, np.zeros(count, int), values, sound, index)
-        found.add(number, writes, axes=("word",))
-    return found
+    words = (run.inference.result for run in runs)
+    return stream_check(port, Format(1, 32, True), passes, ("label",), filter(None, words))
 
 
 def asked_rows(run: Run) -> np.ndarray:
@@ -121,44 +116,20 @@ def asked_rows(run: Run) -> np.ndarray:
     return np.stack([token, shape.vocabulary + kind * shape.positions + position], 1).reshape(-1)
 
 
-def request_check(runs: Sequence[Run]) -> Expected:
-    """The row numbers that must be asked for."""
-    found = Expected("m_axis_request_tdata", Format(1, 32, False), "request_passes")
-    for number, run in enumerate(runs):
-        rows = asked_rows(run)
-        index = np.stack(np.divmod(np.arange(len(rows)), 2), 1)[:, None]
-        writes = Writes(
-            "request",
-            "embedding.rows",
-            np.zeros(len(rows), int),
-            rows[:, None],
-            np.ones((len(rows), 1), bool),
-            index,
-        )
-        found.add(number, writes, axes=("token", "position"))
-    return found
-
-
 def accelerator_files(
-    sheet: Mapping[str, Any],
-    config: Config,
-    runs: Sequence[Run],
-    stalls: int,
-    bus: Bus | None = None,
+    sheet: Mapping[str, Any], config: Config, runs: Sequence[Run], stalls: int, bus: Bus | None
 ) -> dict[str, str]:
     """The bench of the accelerator, with DMA where there is a bus, and its vectors, by path."""
     ports = sheet["ports"]
     checks = trace_checks(ports, runs)
-    surroundings = _streams if bus is None else partial(_memory, bus=bus)
+    surroundings = _streams if bus is None else partial(_memory, bus=bus, ports=ports)
     files, around, moves, more = surroundings(config, runs)
     traced = bool(checks)
     checks += more
-    driven = [
-        name for name in ports if name.startswith("s_axi_") and ports[name]["direction"] == "input"
-    ]
     module, names = sheet["module"], Names()
     files |= {f"vectors/{x.port}.mem": expected_text(x, names) for x in checks}
     files["vectors/tensors.mem"] = names.text()
+    used = ("control", "status", "cycles", "interrupt_pending")
     enables = dict.fromkeys(x.enable for x in checks if x.enable.startswith("trace_"))
     files[f"bench/{module}_bench.sv"] = tops.filled(
         "accelerator.sv",
@@ -166,10 +137,9 @@ def accelerator_files(
         top=f"{module}_bench",
         unit=tops.instance(module, ports),
         checks="\n".join(tops.check(x, ports, len(names)) for x in checks),
-        compared=tops.sum_of(checks),
+        compared=" + ".join(f"compared_{x.port}" for x in checks),
         enables="".join(f" || {name} === 1'b1" for name in enables),
-        passed="It ends with PASS, or by $fatal.",
-        wires=tops.wires(ports, driven),
+        wires=tops.wires(ports, "s_axi_"),
         inferences=len(runs),
         silence=silence(config, ROW_LATENCY) + (0 if traced else untraced_silence(config, runs)),
         stalls=stalls,
@@ -179,112 +149,49 @@ def accelerator_files(
         address_bits=ports["s_axi_awaddr"]["width"],
         around=around,
         moves=moves,
-        control=f"{ADDRESS['control']:x}",
-        status=f"{ADDRESS['status']:x}",
-        cycles=f"{ADDRESS['cycles']:x}",
-        pending=f"{ADDRESS['interrupt_pending']:x}",
+        **{name: f"{ADDRESS[name]:x}" for name in used},
     )
     return files
 
 
-def example_files(
-    sheet: Mapping[str, Any], config: Config, run: Run, bus: Bus | None
-) -> dict[str, str]:
-    """A small bench in plain Verilog and its vectors, by their names in a folder."""
+def rows_words(rows: np.ndarray, lanes: int) -> list[int]:
+    """Rows of the table, int8, in words of N bytes."""
+    return [int.from_bytes(w.tobytes(), "little") for w in rows.reshape(-1, lanes).view(np.uint8)]
+
+
+def example_files(sheet: Mapping[str, Any], config: Config, run: Run) -> dict[str, str]:
+    """A small bench on the streams in plain Verilog and its vectors, by their names in a folder."""
     inference, ports = run.inference, tops.plain(sheet["ports"])
     assert inference.result is not None
-    lanes, width = config.lanes, config.stream_width
-    tokens = inference.tokens.tolist()
-    logits = inference.result.values.reshape(-1).tolist()
-    address = {name: f"{ports['s_axi_awaddr']['width']}'h{at:02x}" for name, at in ADDRESS.items()}
-    driven = [
-        name for name in ports if name.startswith("s_axi_") and ports[name]["direction"] == "input"
-    ]
-    files = {
-        "tokens.mem": hexadecimal(tokens, 32),
-        "logits.mem": hexadecimal([value & 0xFFFFFFFF for value in logits], 32),
+    lanes, width, bits = config.lanes, config.stream_width, ports["s_axi_awaddr"]["width"]
+    vectors = {
+        "model": (stream_words(inference.stream, width), 8 * width),
+        "tokens": (inference.tokens.tolist(), 32),
+        "rows": (rows_words(inference.rows, lanes), 8 * lanes),
+        "logits": (
+            (inference.result.values.reshape(-1).astype(np.int64) & 0xFFFFFFFF).tolist(),
+            32,
+        ),
     }
-    if bus is None:
-        stream = stream_words(inference.stream, width)
-        words = inference.rows.reshape(-1, lanes).view(np.uint8)
-        files["model.mem"] = hexadecimal(stream, 8 * width)
-        files["rows.mem"] = hexadecimal(
-            (int.from_bytes(word.tobytes(), "little") for word in words), 8 * lanes
-        )
-        row_words = inference.rows.shape[1] // lanes
-        what = f"{len(tokens)} tokens"
-        surroundings = tops.filled(
-            "example_streams.v",
-            columns=width,
-            lanes=lanes,
-            model_words=len(stream),
-            tokens=len(tokens),
-            rows=len(inference.rows),
-            row_words=row_words,
-            logits=len(logits),
-        )
-        before = after = ""
-    else:
-        rows, row_bytes = inference.rows.tobytes(), inference.rows.shape[1]
-        image = image_bytes(Image(stream=inference.stream, rows=rows, row_bytes=row_bytes))
-        size = bus.data_bytes
-        padded = image + bytes(-len(image) % size)
-        beats = [padded[at : at + size][::-1].hex() for at in range(0, len(padded), size)]
-        files["memory.mem"] = "".join(f"{beat}\n" for beat in beats)
-        what = f"{len(tokens)} tokens" + (" on the first of the cores" if bus.cores > 1 else "")
-        surroundings = tops.filled(
-            "example_memory.v",
-            data_bits=bus.data_bits,
-            data_bytes=size,
-            beats=len(beats),
-            id_bits=bus.id_bits,
-            tokens=len(tokens),
-        )
-        bits = ports["s_axi_awaddr"]["width"]
-        own = {register.name: f"{bits}'h{register.address:02x}" for register in DMA_REGISTERS}
-        address |= own
-        sizes = {
-            "model_address": HEADER.size,
-            "model_bytes": len(inference.stream),
-            "rows_address": rows_offset(len(inference.stream)),
-            "row_bytes": row_bytes,
-        }
-        before = "".join(
-            f"    write_register({address[name]}, 32'd{value});  // {name}\n"
-            for name, value in sizes.items()
-        )
-        before += (
-            f"    for (k = 0; k < {len(tokens) - 1}; k = k + 1)\n"
-            f"      write_register({address['token']}, tokens[k]);\n"
-            f"    write_register({address['token_last']}, tokens[k]);\n"
-        )
-        after = (
-            f"    read_register({address['logits_waiting']});\n"
-            "    for (k = value; k > 0; k = k - 1) begin\n"
-            f"      read_register({address['logit']});\n"
-            "      compare(value);\n"
-            "    end\n"
-        )
+    used = ("id", "control", "status", "cycles", "interrupt_pending")
     text = tops.filled(
         "example.v",
         module=sheet["module"],
-        what=what,
-        wires=tops.wires(ports, driven),
-        address_bits=ports["s_axi_awaddr"]["width"],
-        surroundings=surroundings,
-        logits=len(logits),
-        id_value=f"{MAGIC:x}",
-        before=before,
-        after=after,
-        line="[0]" if ports["interrupt"]["width"] > 1 else "",
-        patience=10 * (64 * len(inference.stream) + silence(config, 0)),
+        wires=tops.wires(ports, "s_axi_"),
         unit=tops.instance(sheet["module"], ports),
-        id=address["id"],
-        control=address["control"],
-        status=address["status"],
-        cycles=address["cycles"],
-        pending=address["interrupt_pending"],
+        address_bits=bits,
+        columns=width,
+        lanes=lanes,
+        model_words=len(vectors["model"][0]),
+        tokens=len(inference.tokens),
+        rows=len(inference.rows),
+        row_words=inference.rows.shape[1] // lanes,
+        logits=inference.result.values.size,
+        magic=f"{MAGIC:x}",
+        patience=10 * (64 * len(inference.stream) + silence(config, 0)),
+        **{name: f"{bits}'h{ADDRESS[name]:02x}" for name in used},
     )
+    files = {f"{name}.mem": hexadecimal(*content) for name, content in vectors.items()}
     return files | {"example.v": text}
 
 
@@ -294,37 +201,58 @@ Surroundings = tuple[dict[str, str], str, str, list[Expected]]
 
 def _streams(config: Config, runs: Sequence[Run]) -> Surroundings:
     """Sources and sinks of the streams."""
-    lanes, wide = config.lanes, config.stream_width
-    packed = []
-    for run in runs:
-        rows = run.inference.rows[asked_rows(run)]
-        words = rows.reshape(len(rows), -1, lanes).view(np.uint8)
-        packed += [[int.from_bytes(word.tobytes(), "little") for word in row] for row in words]
-    streams = {
-        "model": ([stream_words(run.inference.stream, wide) for run in runs], 8 * wide),
-        "tokens": ([run.inference.tokens.tolist() for run in runs], 32),
-        "rows": (packed, 8 * lanes),
+    lanes, wide = config.lanes, 8 * config.stream_width
+    all_rows = [run.inference.rows[asked_rows(run)] for run in runs]
+    sources = {  # words of each packet, their width, number of the stream, what begins a packet
+        "model": ([stream_words(run.inference.stream, wide // 8) for run in runs], wide, 1, "go"),
+        "tokens": ([run.inference.tokens.tolist() for run in runs], 32, 2, "go"),
+        "rows": (
+            [rows_words(row, lanes) for rows in all_rows for row in rows],
+            8 * lanes,
+            4,
+            "asked[ROW_LATENCY-2]",
+        ),
     }
-    files, counts = {}, {}
-    for name, (packets, width) in streams.items():
-        files[f"vectors/{name}.mem"], counts[f"{name}_words"] = packets_text(packets, width)
-    around = tops.filled(
-        "streams.sv",
-        row_latency=ROW_LATENCY,
-        model_width=8 * wide,
-        rows_width=8 * lanes,
-        **counts,
-    )
+    sinks = {
+        "request": (32, 3, "m_axis_request_tdata"),
+        "logits": (33, 5, "{m_axis_logits_tlast, m_axis_logits_tdata}"),
+    }
+    shared, files, streams = tops.named("clk", "rst", "stalls"), {}, []
+    for name, (packets, width, number, go) in sources.items():
+        files[f"vectors/{name}.mem"], words = packets_text(packets, width)
+        port = f"s_axis_{name}"
+        given = {"FILE": f'{{DIR, "/{name}.mem"}}', "NAME": f'"{port}"', "WIDTH": width}
+        joined = {pin: f"{port}_t{pin}" for pin in ("valid", "ready", "data", "last")}
+        joined |= {"go": go, "moved": f"{name}_moved", "idle": f"{name}_idle"}
+        given |= {"WORDS": words, "STREAM": number}
+        streams.append(tops.part("bench_source", name, given, shared | joined))
+    for name, (width, number, data) in sinks.items():
+        port = f"m_axis_{name}"
+        given = {"NAME": f'"{port}"', "WIDTH": width, "STREAM": number}
+        joined = {pin: f"{port}_t{pin}" for pin in ("valid", "ready")}
+        joined |= {"cycle": "cycle", "data": data}
+        streams.append(tops.part("bench_sink", name, given, shared | joined))
+    around = tops.filled("streams.sv", row_latency=ROW_LATENCY, streams="\n".join(streams))
+    ends, requests = [], []
+    for run in runs:
+        last, rows = run.inference.ends.astype(int), asked_rows(run)
+        ends.append(passing("m_axis_logits_tlast", last, np.arange(last.size)[:, None]))
+        pairs = np.stack(np.divmod(np.arange(rows.size), 2), 1)
+        requests.append(passing("embedding.rows", rows, pairs))
+    taken, asked = Format(1, 1, False), Format(1, 32, False)
+    axes = ("token", "position")
     checks = [
         result_check("m_axis_logits_tdata", "logits_passes", runs),
-        ends_check("m_axis_logits_tlast", "logits_passes", runs),
-        request_check(runs),
+        stream_check("m_axis_logits_tlast", taken, "logits_passes", ("word",), ends),
+        stream_check("m_axis_request_tdata", asked, "request_passes", axes, requests),
     ]
     moves = "model_moved || tokens_moved || rows_moved || request_passes || logits_passes"
     return files, around, moves, checks
 
 
-def _memory(config: Config, runs: Sequence[Run], *, bus: Bus) -> Surroundings:
+def _memory(
+    config: Config, runs: Sequence[Run], *, bus: Bus, ports: Mapping[str, Any]
+) -> Surroundings:
     """A memory with streams and rows; core c plays the inferences from the c-th on."""
     memory, jobs = Memory(bus), []
     for run, first in zip(runs, np.cumsum([0, *(len(x.inference.tokens) for x in runs)])):
@@ -355,16 +283,25 @@ def _memory(config: Config, runs: Sequence[Run], *, bus: Bus) -> Surroundings:
             taken += f"  wire [31:0] {name} = logit;\n"
     addresses = {register.name: f"{register.address:x}" for register in DMA_REGISTERS}
     used = (*KEPT, "token", "token_last", "token_room", "logits_waiting")
+    given = {
+        "FILE": '{DIR, "/memory.mem"}',
+        "WIDTH": bus.data_bits,
+        "ADDRESS": bus.address_bits,
+        "BASE": f"64'h{memory.base:x}",
+        "BEATS": memory.beats,
+        "BURST": bus.burst,
+        "IDS": bus.id_bits,
+        "CORES": "CORES",
+        "OUTSTANDING": bus.outstanding,
+        "LATENCY": MEMORY_LATENCY,
+    }
+    joined = tops.named("clk", "rst", "stalls", "cycle", moved="memory_moved", idle="memory_idle")
+    joined |= {
+        name.removeprefix("m_axi_"): name for name in tops.pins(ports) if name.startswith("m_axi_")
+    }
     around = tops.filled(
         "memory.sv",
-        data_bits=bus.data_bits,
-        bus_address_bits=bus.address_bits,
-        base=f"{memory.base:x}",
-        beats=memory.beats,
-        burst=bus.burst,
-        id_bits=bus.id_bits,
-        outstanding=bus.outstanding,
-        latency=MEMORY_LATENCY,
+        memory=tops.part("bench_memory", "memory", given, joined),
         tokens_words=tokens_words,
         fifo_words=fifo_words(config.tokens),
         logit_address=addresses["logit"],

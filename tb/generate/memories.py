@@ -39,8 +39,6 @@ def format_of(facts: Mapping[str, Any]) -> Format:
 class Expected:
     """What one port must show, in order.
 
-    Attributes
-    ----------
     enable
         Verilog expression: the port is written in this cycle.
     address
@@ -63,8 +61,7 @@ class Expected:
         axes: tuple[str, ...] | None = None,
     ) -> None:
         """Expect `writes` next; `axes` names the axes of their index where the port does not."""
-        if required is None:
-            required = np.ones(len(writes.address), bool)
+        required = np.ones(len(writes.address), bool) if required is None else required
         axes = AXES.get(writes.port, ("token", "channel")) if axes is None else axes
         if len(axes) != writes.index.shape[-1]:
             raise UserError(f"{writes.tensor}: {writes.index.shape[-1]} indices for {axes}")
@@ -85,8 +82,6 @@ class Memory:
     """What lies in the memory of an accelerator with DMA: whole beats, whose further bytes are
     noise.
 
-    Attributes
-    ----------
     base
         Address of the first beat: high up, so that all bits of an address matter.
     """
@@ -165,14 +160,13 @@ class Names:
         """The file of `bench_check`'s NAMES."""
         words = []
         for tensor, axes in self._numbers:
-            parts = [(tensor, NAME_BYTES)]
-            parts += [(axis, AXIS_BYTES) for axis in (*axes, *[""] * (AXES_MOST - len(axes)))]
-            word = len(axes)
-            for text, size in parts:
+            content = bytes([len(axes)])
+            texts = tensor, *axes, *[""] * (AXES_MOST - len(axes))
+            for text, size in zip(texts, (NAME_BYTES, *[AXIS_BYTES] * AXES_MOST)):
                 if len(text.encode()) > size:
                     raise UserError(f"{text!r} is longer than {size} bytes")
-                word = word << 8 * size | int.from_bytes(text.encode(), "big")
-            words.append(word)
+                content += text.encode().rjust(size, b"\0")
+            words.append(int.from_bytes(content, "big"))
         bits = 8 * (1 + NAME_BYTES + AXES_MOST * AXIS_BYTES)
         return hexadecimal([*words, (1 << bits) - 1], bits)
 
@@ -180,11 +174,8 @@ class Names:
 def expected_text(expected: Expected, names: Names) -> str:
     """The file of a `bench_check`.
 
-    Raises
-    ------
-    ValueError
-        A value does not fit the port, or the index of the lanes is not one that runs by one and
-        stops at the last lane's.
+    Raises ValueError: A value does not fit the port, or the index of the lanes is not one that runs
+    by one and stops at the last lane's.
     """
     length, width = expected.format.length, expected.format.width
     bits = length * width + length + 32 + 2 * 16 * AXES_MOST + 16 + 8 + 16
@@ -202,22 +193,13 @@ def expected_text(expected: Expected, names: Names) -> str:
         runs = np.minimum(first[:, None] + lane, np.maximum(first, last)[:, None])
         if not (runs == writes.index).all() or writes.index.max(initial=0) > END:
             raise UserError(f"{writes.tensor}: the lanes' index does not run by one")
-        values = np.where(writes.valid, writes.values, 0).tolist()
-        heads = zip(
-            required.tolist(),
-            last.tolist(),
-            first.tolist(),
-            writes.address.tolist(),
-            writes.valid.tolist(),
-            values,
-        )
-        for must, to, since, address, valid, lanes in heads:
-            word = inference << 8 | must
-            word = word << 16 | tensor
+        values = np.where(writes.valid, writes.values, 0)
+        columns = required, last, first, writes.address, writes.valid, values
+        for must, to, since, address, valid, lanes in zip(*(x.tolist() for x in columns)):
+            word = (inference << 8 | must) << 16 | tensor
             for index in (to, since):
                 word = word << 48 | pack((*index, *[0] * (AXES_MOST - len(index))), 16)
-            word = word << 32 | address
-            word = word << length | sum(bit << place for place, bit in enumerate(valid))
+            word = (word << 32 | address) << length | pack(map(int, valid), 1)
             words.append(word << length * width | pack(lanes, width))
     return hexadecimal([*words, END << bits - 16 | (1 << bits - 16) - 1], bits)
 

@@ -1,44 +1,7 @@
   wire memory_moved;
   wire [CORES-1:0] memory_idle;
 
-  bench_memory #(
-      .FILE({DIR, "/memory.mem"}),
-      .WIDTH({{data_bits}}),
-      .ADDRESS({{bus_address_bits}}),
-      .BASE(64'h{{base}}),
-      .BEATS({{beats}}),
-      .BURST({{burst}}),
-      .IDS({{id_bits}}),
-      .CORES(CORES),
-      .OUTSTANDING({{outstanding}}),
-      .LATENCY({{latency}}),
-      .STREAM(32'd1)
-  ) memory (
-      .clk(clk),
-      .rst(rst),
-      .stalls(stalls),
-      .cycle(cycle),
-      .arid(m_axi_arid),
-      .araddr(m_axi_araddr),
-      .arlen(m_axi_arlen),
-      .arsize(m_axi_arsize),
-      .arburst(m_axi_arburst),
-      .arlock(m_axi_arlock),
-      .arcache(m_axi_arcache),
-      .arprot(m_axi_arprot),
-      .arqos(m_axi_arqos),
-      .arvalid(m_axi_arvalid),
-      .arready(m_axi_arready),
-      .rid(m_axi_rid),
-      .rdata(m_axi_rdata),
-      .rresp(m_axi_rresp),
-      .rlast(m_axi_rlast),
-      .rvalid(m_axi_rvalid),
-      .rready(m_axi_rready),
-      .moved(memory_moved),
-      .idle(memory_idle)
-  );
-
+{{memory}}
   // Of each inference: address (64 bits) and bytes of the stream, address (64) and bytes of the rows,
   // place of its first token and number of tokens, number of logits; {8'hff, ...} behind the last.
   // Core c plays them from the c-th on.

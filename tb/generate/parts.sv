@@ -62,13 +62,9 @@ module bench_source #(
     $readmemh(FILE, words);
     if (words[WORDS][WIDTH+8:WIDTH+1] !== 8'hff)
       $fatal(1, "%0s is missing or has not %0d words", FILE, WORDS + 1);
-    valid = 1'b0;
+    {valid, last, moved, granted} = 4'b0000;
+    {idle, held} = 2'b11;
     data = {WIDTH{1'b0}};
-    last = 1'b0;
-    moved = 1'b0;
-    idle = 1'b1;
-    granted = 1'b0;
-    held = 1'b1;
     packets = 0;
     place = 0;
     pause = 0;
@@ -131,9 +127,7 @@ module bench_sink #(
   reg [WIDTH-1:0] waiting;
 
   initial begin
-    ready   = 1'b0;
-    waits   = 1'b0;
-    held    = 1'b1;
+    {ready, waits, held} = 3'b001;
     random  = 32'd1;
     waiting = {WIDTH{1'b0}};
   end
@@ -145,13 +139,8 @@ module bench_sink #(
       if (valid !== 1'b0 && valid !== 1'b1)
         $fatal(1, "%0s: valid is unknown in cycle %0d", NAME, cycle);
       if (waits && (valid !== 1'b1 || data !== waiting))
-        $fatal(
-            1,
-            "%0s: the word %0h was withdrawn or changed in cycle %0d, before it was taken",
-            NAME,
-            waiting,
-            cycle
-        );
+        $fatal(1, "%0s: the word %0h was withdrawn or changed in cycle %0d, before it was taken",
+               NAME, waiting, cycle);
       waits   <= valid && !ready;
       waiting <= data;
     end
@@ -255,14 +244,9 @@ module bench_memory #(
     rid = {IDS{1'b0}};
     rdata = {WIDTH{1'b0}};
     rresp = 2'd0;
-    rlast = 1'b0;
-    rvalid = 1'b0;
-    moved = 1'b0;
+    {rlast, rvalid, moved, passed, granted, held} = 6'b000001;
     idle = {CORES{1'b1}};
     random = 32'd1;
-    passed = 1'b0;
-    granted = 1'b0;
-    held = 1'b1;
     granted_core = 32'd0;
     core = 0;
   end
@@ -391,7 +375,6 @@ module bench_check #(
   reg [INFERENCE+15:0] expected;
   reg [807:0] names[0:TENSORS];
   reg [807:0] tensor;
-  reg [15:0] first[0:2];
   integer place, lane, write, number, latest;
 
   initial begin
@@ -424,36 +407,18 @@ module bench_check #(
   endfunction
 
   task differs;
-    reg signed [63:0] is, says;
+    string where;
+    integer axis;
+    reg [95:0] name;
     begin
-      is   = shown(word[lane*WIDTH+:WIDTH]);
-      says = shown(expected[lane*WIDTH+:WIDTH]);
-      first[0] = along(0, lane);
-      first[1] = along(1, lane);
-      first[2] = along(2, lane);
-      case (tensor[807:800])
-        8'd0:
-        $fatal(1, "%0s[lane %0d, write %0d] in cycle %0d is %0d, golden says %0d", tensor[799:288],
-               lane, write, cycle, is, says);
-        8'd1:
-        $fatal(1, "%0s[lane %0d, write %0d, %0s %0d] in cycle %0d is %0d, golden says %0d",
-               tensor[799:288], lane, write, tensor[287:192], first[0], cycle, is, says);
-        8'd2:
-        $fatal(1, "%0s[lane %0d, write %0d, %0s %0d, %0s %0d] in cycle %0d is %0d, golden says %0d",
-               tensor[799:288], lane, write, tensor[287:192], first[0], tensor[191:96], first[1],
-               cycle, is, says);
-        default:
-        $fatal(1,
-               "%0s[lane %0d, write %0d, %0s %0d, %0s %0d, %0s %0d] in cycle %0d is %0d, golden says %0d",
-               tensor[799:288], lane, write, tensor[287:192], first[0], tensor[191:96], first[1],
-               tensor[95:0], first[2], cycle, is, says);
-      endcase
+      where = $sformatf("lane %0d, write %0d", lane, write);
+      for (axis = 0; axis < {24'd0, tensor[807:800]}; axis = axis + 1) begin
+        name  = tensor[192-96*axis+:96];
+        where = $sformatf("%0s, %0s %0d", where, name, along(axis, lane));
+      end
+      $fatal(1, "%0s[%0s] in cycle %0d is %0d, golden says %0d", tensor[799:288], where, cycle,
+             shown(word[lane*WIDTH+:WIDTH]), shown(expected[lane*WIDTH+:WIDTH]));
     end
-  endtask
-
-  task surplus;
-    $fatal(1, "%0s: a word too many in cycle %0d, after %0d in inference %0d", PORT, cycle, write,
-           inference);
   endtask
 
   task missing;
@@ -469,7 +434,9 @@ module bench_check #(
     if (!rst) begin
       if (en === 1'b1) begin
         expected = words[place];
-        if (expected[INFERENCE+:16] !== inference) surplus;
+        if (expected[INFERENCE+:16] !== inference)
+          $fatal(1, "%0s: a word too many in cycle %0d, after %0d in inference %0d", PORT, cycle,
+                 write, inference);
         else begin
           number = {16'd0, expected[TENSOR+:16]};
           tensor = names[number];
@@ -499,38 +466,4 @@ module bench_check #(
         latest = -1;
       end
     end
-endmodule
-
-// An output of a unit without streams: where it is looked at, the first lane that is not as it must be
-// ends the simulation with port, lane, cycle and both values.
-module bench_pins #(
-    parameter PORT = "",
-    parameter integer LANES = 1,
-    parameter integer WIDTH = 8,
-    parameter integer SIGNED = 0
-) (
-    input wire clk,
-    input wire [31:0] cycle,
-    input wire en,
-    input wire [LANES*WIDTH-1:0] expected,
-    input wire [LANES*WIDTH-1:0] word,
-    output reg [31:0] compared  // values, so far
-);
-  integer lane;
-
-  initial compared = 0;
-
-  // A lane's value as %0d shows it.
-  function automatic signed [63:0] shown(input [WIDTH-1:0] value);
-    shown = {{(64 - WIDTH) {SIGNED != 0 && value[WIDTH-1] === 1'b1}}, value};
-  endfunction
-
-  always @(posedge clk)
-    if (en)
-      for (lane = 0; lane < LANES; lane = lane + 1) begin
-        if (word[lane*WIDTH+:WIDTH] !== expected[lane*WIDTH+:WIDTH])
-          $fatal(1, "%0s[lane %0d] in cycle %0d is %0d, not %0d", PORT, lane, cycle,
-                 shown(word[lane*WIDTH+:WIDTH]), shown(expected[lane*WIDTH+:WIDTH]));
-        compared = compared + 1;
-      end
 endmodule

@@ -36,7 +36,7 @@ Some end with 0 after `$fatal`: look for `PASS:`.
 | what | where |
 | --- | --- |
 | the unit | {verilog} |
-| the bench, and the parts that it consists of | `bench/{top}.sv`, `bench/parts.sv` |
+| the bench{parts} |
 | stimuli and golden words for `$readmemh` | `vectors/*.mem` |
 {example}
 Configuration: {configuration}.
@@ -56,6 +56,8 @@ Cycle c begins at 10 c units of time, which are nanoseconds in these scripts. Un
 differences.
 """
 
+PARTS = ", and the parts that it consists of | `bench/{top}.sv`, `bench/parts.sv`"
+
 EXAMPLE = """\
 | a small bench in plain Verilog, to be read and copied: one inference | `example/` |
 
@@ -67,7 +69,9 @@ STREAMS = """\
 0 is never, and {stalls} holds where it is not given. Compared are {compared}, word by word,
 and the register `cycles` with the clock cycles that the bench counts.
 {memory}
-{expect}"""
+Verilator simulates in seconds after a minute of compiling. Icarus starts at once, but simulates
+only hundreds of cycles a second at 8 lanes, and a whole model takes hundreds of thousands for a
+long text: `--tokens` and a short `--review` of `python -m tb.generate` make the bench shorter."""
 
 MEMORY = """
 Command streams and embedding rows lie in `vectors/memory.mem`; the bench makes an AXI4 memory of
@@ -96,39 +100,34 @@ with the tensor's name in the golden trace, the lane of the word, the number of 
 tensor, the index in the tensor, the clock cycle and both values. A word too many, too few or at the
 wrong address is a difference as well."""
 
-LARGE = """\
-Verilator simulates in seconds after a minute of compiling. Icarus starts at once, but simulates
-only hundreds of cycles a second at 8 lanes, and a whole model takes hundreds of thousands for a
-long text: `--tokens` and a short `--review` of `python -m tb.generate` make the bench shorter."""
-
 
 def text(top: str, module: str, facts: Mapping[str, Any], rtl: Sequence[str]) -> str:
     """README.md of a bench whose unit is the files `rtl`."""
-    stalls = facts["stalls"]
+    bus, memory, example = facts["bus"], "", ""
     if facts["streams"]:
-        bus, memory = facts["bus"], ""
         if bus is not None:
             cores = CORES.format(cores=bus.cores) if bus.cores > 1 else ""
             memory = MEMORY.format(latency=MEMORY_LATENCY, cores=cores).replace(" \n", "\n")
         surroundings = STREAMS.format(
             pauses="Every stream pauses and refuses" if bus is None else "The memory pauses",
-            stalls=0 if stalls is None else stalls,
+            stalls=facts["stalls"] or 0,
             compared="every trace port and the logits" if facts["traced"] else "the logits",
             memory=memory,
-            expect=LARGE,
         )
     else:
         surroundings = PINS
-    settings = chosen(facts["config"], facts["bus"])
-    example = EXAMPLE.format(verilog=posixpath.dirname(rtl[0]))
+    if facts["streams"] and bus is None:
+        example = EXAMPLE.format(verilog=posixpath.dirname(rtl[0]))
+    settings = chosen(facts["config"], bus)
     return TEXT.format(
         top=top,
         module=module,
         unit=facts["unit"],
+        parts=PARTS.format(top=top) if facts["streams"] else f" | `bench/{top}.sv`",
         verilog=f"`{rtl[0]}`" + (", its parts beside it" if len(rtl) > 1 else ""),
         configuration=", ".join(f"{key} {value}" for key, value in settings.items()),
         played="\n".join(f"- {name}" for name in facts["inferences"]),
         surroundings=surroundings,
         difference=STREAMS_DIFFERENCE if facts["streams"] else PINS_DIFFERENCE,
-        example=example if facts["unit"] == "accelerator" else "",
+        example=example,
     )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from cli.errors import UserError
 
 from rtl.generate.verilog import TRACE
-from tb.generate.memories import Expected, Format
+from tb.generate.memories import Expected
 
 HERE = Path(__file__).parent
 PARTS = "parts.sv"
@@ -30,10 +30,6 @@ def parts_text() -> str:
     return (HERE / PARTS).read_text(encoding="utf-8")
 
 
-def _range(width: int) -> str:
-    return f"[{width - 1}:0] " if width > 1 else ""
-
-
 def pins(ports: Mapping[str, Any]) -> dict[str, Any]:
     """The ports that a bench connects: those with bits, clock and reset aside."""
     return {name: p for name, p in ports.items() if name not in ("clk", "rst") and p["width"]}
@@ -44,72 +40,59 @@ def plain(ports: Mapping[str, Any]) -> dict[str, Any]:
     return {name: facts for name, facts in ports.items() if not name.startswith(TRACE)}
 
 
-def wires(ports: Mapping[str, Any], driven: Iterable[str] = ()) -> str:
-    """A wire for each port; `driven` are variables, which the bench assigns."""
-    variables = set(driven)
-    return "".join(
-        f"  {'reg' if name in variables else 'wire'} {_range(facts['width'])}{name};\n"
-        for name, facts in pins(ports).items()
+def wires(ports: Mapping[str, Any], prefix: str = "") -> str:
+    """A wire for each port; inputs that begin with `prefix` are variables, 0 until they are given.
+
+    Without a prefix there are none.
+    """
+    lines = []
+    for name, facts in pins(ports).items():
+        width = facts["width"]
+        given = prefix and name.startswith(prefix) and facts["direction"] == "input"
+        kind, value = ("reg", f" = {width}'d0") if given else ("wire", "")
+        bits = f"[{width - 1}:0] " if width > 1 else ""
+        lines.append(f"  {kind} {bits}{name}{value};\n")
+    return "".join(lines)
+
+
+def part(module: str, name: str, settings: Mapping[str, object], ports: Mapping[str, str]) -> str:
+    """An instance of a module with these parameters, and what its ports are connected to."""
+    given, joined = (
+        ",\n".join(f"      .{key}({value})" for key, value in pairs.items())
+        for pairs in (settings, ports)
     )
+    start = f"{module} #(\n{given}\n  ) {name}" if settings else f"{module} {name}"
+    return f"  {start} (\n{joined}\n  );\n"
 
 
 def instance(module: str, ports: Mapping[str, Any]) -> str:
     """The unit, each port on the wire of its name."""
-    lines = [f"      .{name}({name})" for name in ("clk", "rst", *pins(ports))]
-    return f"  {module} unit (\n" + ",\n".join(lines) + "\n  );\n"
+    return part(module, "unit", {}, {name: name for name in ("clk", "rst", *pins(ports))})
+
+
+def named(*names: str, **others: str) -> dict[str, str]:
+    """Ports on the wires of their names, and others."""
+    return dict(zip(names, names)) | others
 
 
 def check(expected: Expected, ports: Mapping[str, Any], tensors: int) -> str:
     """The `bench_check` of a port; its word is the wire of its name."""
+    port, form = expected.port, expected.format
     address = expected.address if expected.address in pins(ports) else ""
     width = ports[address]["width"] if address else 0
-    where = f"{{{32 - width}'d0, {address}}}" if 0 < width < 32 else address or "32'd0"
-    return f"""\
-  wire [31:0] compared_{expected.port};
-  bench_check #(
-      .FILE({{DIR, "/{expected.port}.mem"}}),
-      .NAMES({{DIR, "/tensors.mem"}}),
-      .PORT("{expected.port}"),
-      .LANES({expected.format.length}),
-      .WIDTH({expected.format.width}),
-      .SIGNED({int(expected.format.signed)}),
-      .ADDRESSED({int(bool(expected.address))}),
-      .WORDS({expected.words}),
-      .TENSORS({tensors})
-  ) of_{expected.port} (
-      .clk(clk),
-      .rst(rst),
-      .cycle(cycle),
-      .inference(inference),
-      .finish(finish),
-      .en({expected.enable}),
-      .address({where}),
-      .word({expected.port}),
-      .compared(compared_{expected.port})
-  );
-"""
-
-
-def looked_at(name: str, form: Format, expected: str, enable: str) -> str:
-    """The `bench_pins` of a port; its word is the wire of its name."""
-    return f"""\
-  wire [31:0] compared_{name};
-  bench_pins #(
-      .PORT("{name}"),
-      .LANES({form.length}),
-      .WIDTH({form.width}),
-      .SIGNED({int(form.signed)})
-  ) of_{name} (
-      .clk(clk),
-      .cycle(cycle),
-      .en({enable}),
-      .expected({expected}),
-      .word({name}),
-      .compared(compared_{name})
-  );
-"""
-
-
-def sum_of(checks: Iterable[Expected]) -> str:
-    """All values compared so far."""
-    return " + ".join(f"compared_{expected.port}" for expected in checks)
+    settings = {
+        "FILE": f'{{DIR, "/{port}.mem"}}',
+        "NAMES": '{DIR, "/tensors.mem"}',
+        "PORT": f'"{port}"',
+        "LANES": form.length,
+        "WIDTH": form.width,
+        "SIGNED": int(form.signed),
+        "ADDRESSED": int(bool(expected.address)),
+        "WORDS": expected.words,
+        "TENSORS": tensors,
+    }
+    joined = named("clk", "rst", "cycle", "inference", "finish", en=expected.enable)
+    joined["address"] = f"{{{32 - width}'d0, {address}}}" if 0 < width < 32 else address or "32'd0"
+    joined |= {"word": port, "compared": f"compared_{port}"}
+    wire = f"  wire [31:0] compared_{port};\n"
+    return wire + part("bench_check", f"of_{port}", settings, joined)

@@ -12,8 +12,8 @@ import pytest
 from sim.machine.board import MemoryBoard, design_of
 from sim.machine.machine import library
 from tests.driver.drivers import CDriver, Driver, PythonDriver
+from tests.driver.library import driver_library
 from tests.sim.dma_subjects import BUS, limits
-from verify.driver import driver_library
 from verify.fuzz.subject import Subject, subjects
 
 #: As in tests/sim/test_dma.py, so that one build serves both.

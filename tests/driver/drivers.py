@@ -15,8 +15,7 @@ from rtl.compile.image import Image, image_bytes
 from rtl.interface.operation import Error
 from sim.machine.board import BASE, MemoryBoard
 from tb.packing import lengths_of
-from verify.fuzz.job import Run
-from verify.fuzz.subject import POOL, Subject
+from verify.fuzz.subject import POOL, Run, Subject
 
 BUSY, IDLE, STILL_BUSY, NOT_OPEN = -4, -5, -6, -3
 NO_STREAM, NO_IMAGE, DAMAGED, PLACED, NO_TOKENS, NO_ROOM, OTHER_ROWS = -7, *range(-14, -20, -1)

@@ -29,7 +29,7 @@ from tests.driver.drivers import (
     load,
     words_of,
 )
-from verify.driver import DRIVER, STRICT
+from tests.driver.library import DRIVER, STRICT
 from verify.fuzz.subject import Subject
 
 HEADER = (DRIVER / "bert2rtl.h").read_text()

@@ -33,8 +33,8 @@ from sim.machine.board import BASE, MemoryBoard
 from tests import zoo
 from tests.driver.conftest import CONFIG
 from tests.driver.drivers import PLACE, Bus
+from tests.driver.library import DRIVER
 from tests.sim.dma_subjects import Subject, subjects, tagger
-from verify.driver import DRIVER
 from verify.fuzz.subject import config
 from verify.fuzz.subject import subjects as fuzzed
 

@@ -11,8 +11,8 @@ from rtl.generate.verilog import PLAIN
 from rtl.interface.config import Config
 from sim.bench import run_bench
 from sim.design import described
-from tb.pipelined import run_pipelined
 from tests.damage import mutated, replaced
+from tests.rtl.amaranth_ports import run_pipelined
 from tests.tiers import quick
 
 CONFIG = Config(lanes=4, tokens=32, hidden=32, ffn=48)

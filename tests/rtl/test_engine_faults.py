@@ -22,6 +22,7 @@ from sim.design import Design, described
 from tb.case import Case, Inference, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, inferences
 from tests.damage import mutated, with_pieces
+from tests.malformed import damaged
 
 CONFIG = Config(lanes=4, dsp_macs=9, **SMALL_LIMITS)
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -230,7 +231,7 @@ def plain() -> list[Inference]:
     three = family("three-heads", replace(SMALL["three-heads"], positions=20))
     found = inferences(three, compile_model(three, CONFIG, whole_last_layer=True), [13, 6])
     words = np.full(21, 1 << 25, np.uint32)
-    found.append(found[0].damaged("a token too many", Error.LENGTH, tokens=words))
+    found.append(damaged(found[0], "a token too many", Error.LENGTH, tokens=words))
     # The embedding tables of the second have 8 bits, those of the others 16.
     for name, seed in (("bert-tiny", 2), ("no-pooler", 1), ("pre-norm-embedding-norm", 2)):
         model = family(name, SMALL[name], seed=seed)
@@ -241,8 +242,8 @@ def plain() -> list[Inference]:
     beyond[1] = beyond[1] >> 24 << 24 | SMALL[name].vocabulary
     broken = bytearray(found[-1].stream)
     broken[len(broken) // 2] ^= 16
-    found.insert(1, found[-1].damaged("id beyond the table", Error.TOKEN, tokens=beyond))
-    found.insert(2, found[-1].damaged("flipped", Error.CRC, stream=bytes(broken)))
+    found.insert(1, damaged(found[-1], "id beyond the table", Error.TOKEN, tokens=beyond))
+    found.insert(2, damaged(found[-1], "flipped", Error.CRC, stream=bytes(broken)))
     return found
 
 

@@ -9,8 +9,7 @@ from amaranth.hdl import signed
 from amaranth.lib import data
 
 from rtl.primitives.memory import DistributedMemory, Memory, Rom
-from tb.amaranth_ports import simulate
-from tb.pipelined import run_pipelined
+from tests.rtl.amaranth_ports import run_pipelined, simulate
 
 
 def random_traffic(depth: int) -> tuple[dict[str, np.ndarray], list[list[int]]]:

@@ -196,7 +196,7 @@ def test_the_chapter_of_programming(bus: Bus | None) -> None:
     """Every register that it names is there, as is every error."""
     config = Config(lanes=4, columns=8, ffn=20)
     text = programming(config, "some_bench/", bus)
-    assert "`some_bench/example/example.v`" in text
+    assert ("`some_bench/example/example.v`" in text) == (bus is None)
     assert "rtl.compile --lanes 4 --columns 8 --ffn 20 " in text
     named = {register.name for register in registers(config, bus=bus)}
     streams = {f"s_axis_{name}" for name in ("model", "tokens", "rows")}

@@ -10,8 +10,8 @@ import pytest
 
 from rtl.dma.bus import Bus
 from rtl.dma.share import ReadArbiter
-from tb.amaranth_ports import simulate
 from tests.damage import replaced
+from tests.rtl.amaranth_ports import simulate
 
 CYCLES = 400
 

@@ -12,9 +12,9 @@ from rtl.datapath.window import Window
 from rtl.interface.command import Flag, Opcode, flags_byte
 from rtl.interface.config import Config
 from rtl.interface.operation import fields
-from tb.amaranth_ports import AmaranthPorts, simulate
 from tb.ports import Ports
 from tests.damage import replaced
+from tests.rtl.amaranth_ports import AmaranthPorts, simulate
 
 CONFIGS = [Config(lanes=4, tokens=11), Config(lanes=8, tokens=16), Config(lanes=4, tokens=4)]
 

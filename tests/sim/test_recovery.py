@@ -31,10 +31,11 @@ from sim.machine.inference import Inference, Loaded, Packets, abort_after, seed_
 from sim.machine.machine import library
 from sim.machine.result import Result
 from sim.verdict import failure, verdict
-from tb.scenarios import SMALL_LIMITS, damaged_streams, refused_streams, refused_tokens
+from tb.scenarios import SMALL_LIMITS
 from tests import zoo
 from tests.configs import CONFIGS
 from tests.damage import mutated
+from tests.malformed import damaged_streams, refused_streams, refused_tokens
 from tests.sim.played import NOT_OPTIMISED, played
 
 pytestmark = pytest.mark.slow

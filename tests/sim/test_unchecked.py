@@ -28,7 +28,6 @@ from sim.machine.machine import Machine
 from tb.scenarios import FAMILIES, SMALL, family
 from tests import zoo
 from tests.tiers import quick
-from verify.fuzz.job import Case, Run
 from verify.fuzz.play import program, shown
 from verify.fuzz.streams import (
     bits_of_a_descriptor,
@@ -39,7 +38,7 @@ from verify.fuzz.streams import (
     of_two_models,
     order,
 )
-from verify.fuzz.subject import POOL, Subject, config, subjects
+from verify.fuzz.subject import POOL, Case, Run, Subject, config, subjects
 
 N = 4
 ALL, BATCH = 4, 6  # sound token packets of a subject: as many tokens as it takes; two sequences

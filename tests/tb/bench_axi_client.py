@@ -32,8 +32,8 @@ from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.machine.board import BASE
 from tests.driver.drivers import BUSY, STILL_BUSY, CDriver
+from tests.driver.library import driver_library
 from tests.zoo import Compiled
-from verify.driver import driver_library
 
 # docs/architecture.md
 ID, CONTROL, STATUS, CYCLES = 0x00, 0x1C, 0x20, 0x24

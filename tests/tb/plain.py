@@ -86,37 +86,6 @@ def replay(
     return subprocess.run(command, cwd=cwd or folder, capture_output=True, text=True, timeout=800)
 
 
-def example(folder: Path) -> str:
-    """What the small example of a bench says, as Verilog of 2001."""
-    modules = Path((folder / "bench.f").read_text().split()[-1]).parent
-    build = ["iverilog", "-g2001", "-o", "example.vvp", "-y", f"../{modules}", "example.v"]
-    place = folder / "example"
-    subprocess.run(build, cwd=place, check=True, capture_output=True)
-    run = ["vvp", "-n", "example.vvp"]
-    return subprocess.run(run, cwd=place, capture_output=True, text=True, timeout=300).stdout
-
-
-def check_example(source: Path, place: Path, damage: dict[str, str]) -> None:
-    """The example gives golden's logits; with an inverted first byte in a file it says what fails.
-
-    damage
-        Its last words by the name of the file.
-    """
-    folder = edited(source, place)
-    logits = (folder / "example" / "logits.mem").read_text().split()
-    said = example(folder).splitlines()
-    values = [int(logit, 16) for logit in logits]
-    signed = [value - (value >> 31 << 32) for value in values]
-    assert said[:-1] == [f"logit {place}: {value}" for place, value in enumerate(signed)]
-    assert re.fullmatch(rf"PASS: {len(logits)} logits in \d+ cycles", said[-1])
-    for name, says in damage.items():
-        path = folder / "example" / name
-        text = path.read_text()
-        path.write_text("".join(f"{int(line, 16) ^ 1:0{len(line)}x}\n" for line in text.split()))
-        assert f"FAILED: {says}\n" in example(folder), name
-        path.write_text(text)
-
-
 def passed(done: subprocess.CompletedProcess[str]) -> int:
     """The number of values that were compared."""
     assert done.returncode == 0, done.stdout + done.stderr

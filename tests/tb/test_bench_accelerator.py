@@ -19,18 +19,9 @@ from rtl.interface.operation import Error
 from sim.bench import BenchError, run_bench
 from sim.design import Design, generated
 from tb.case import Case, Inference, write_case
-from tb.scenarios import (
-    SMALL,
-    SMALL_LIMITS,
-    batches,
-    damaged_streams,
-    family,
-    inferences,
-    kinds_of,
-    refused_streams,
-    refused_tokens,
-)
+from tb.scenarios import SMALL, SMALL_LIMITS, batches, family, inferences, kinds_of
 from tests import configs
+from tests.malformed import damaged, damaged_streams, refused_streams, refused_tokens
 from tests.tb.power_up import at_random, unknown
 
 LIMITS = Config(lanes=4, **SMALL_LIMITS)
@@ -121,11 +112,11 @@ def test_refused_streams_and_tokens(simulator: str, small: Any, tmp_path: Path) 
     model, program, sound = small
     rng, bad = np.random.default_rng(4), []
     for name, stream, error in [*damaged_streams(program, rng), *refused_streams(program)]:
-        bad.append(sound[len(bad) % 3].damaged(name, error, stream=stream))
+        bad.append(damaged(sound[len(bad) % 3], name, error, stream=stream))
     for name, words, error in refused_tokens(model, program, sound[0].tokens):
-        bad.append(sound[0].damaged(name, error, tokens=words))
+        bad.append(damaged(sound[0], name, error, tokens=words))
     square = compile_model(model, dataclasses.replace(LIMITS, columns=16)).stream()
-    bad.append(sound[0].damaged("of another array", Error.FORMAT, stream=square))
+    bad.append(damaged(sound[0], "of another array", Error.FORMAT, stream=square))
     assert {i.error for i in bad} >= {
         *(Error.CRC, Error.TRUNCATED, Error.OVERRUN, Error.FORMAT, Error.LIMIT),
         *(Error.TOKEN, Error.NO_KEY, Error.LENGTH),

@@ -58,6 +58,7 @@ def test_unit(unit: str, simulator: str, config: Config, real_vectors: Path) -> 
     if simulator == "icarus":
         design = unknown(design)
     vectors = unit != "position_bias" and (unit, simulator) != ("matmul", "icarus")
+    vectors &= unit != "layernorm" or config.hidden >= 128  # the channels of the shipped model
     env = {"VECTORS": str(real_vectors)} if vectors else {}
     passed = run_bench(design, simulator, config, env=env, variant="power-up")
     names = {test.name.partition("/")[0] for test in passed}

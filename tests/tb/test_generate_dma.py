@@ -15,7 +15,7 @@ from rtl.interface.config import Config
 from tb.generate.folder import MARK, bench_of, write_bench
 from tb.scenarios import SMALL_LIMITS
 from tests.sim.test_lint import slang_says, verilator_says
-from tests.tb.plain import check_example, counted, edited, failed, faulty, passed, play, replay
+from tests.tb.plain import counted, edited, failed, faulty, passed, play, replay
 from tests.tiers import quick
 
 QUICK = "more columns"
@@ -84,16 +84,6 @@ def test_a_bench_without_trace_ports(tmp_path: Path) -> None:
     assert "logits[lane 0, write 0, label 0] in cycle" in failed(
         replay(tmp_path / "bench", "icarus", "+fault")
     )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [QUICK, "two cores"])
-def test_the_example(kind: str, dma_benches: Made, tmp_path: Path) -> None:
-    damage = {
-        "memory.mem": "the inference ended with an error",
-        "tokens.mem": "a logit is not golden's",
-    }
-    check_example(dma_benches(kind), tmp_path / "bench", damage)
 
 
 BENCH, PARTS = "bench/accelerator_dma_bench.sv", "bench/parts.sv"

@@ -11,8 +11,7 @@ from quant.quantized_model import QuantizedModel
 from quant.texts.data_file import Review
 from sim import vectors as command
 from tb import vectors
-from tb.cut import UNITS, Tensor, Traced, cut
-from tb.sequences import Sequence
+from tb.cut import UNITS, Sequence, Tensor, Traced, cut
 from tests import zoo
 from tests.ending import exit_code, refusal
 from tests.golden.reference import (

@@ -21,10 +21,9 @@ from verify.fuzz import __main__ as command
 from verify.fuzz.account import account
 from verify.fuzz.cases import KINDS, TURNS, built
 from verify.fuzz.clients import CONTROL, START
-from verify.fuzz.job import Case
 from verify.fuzz.judge import judge
 from verify.fuzz.play import Judged, play, program, shown
-from verify.fuzz.subject import POOL, config, subjects
+from verify.fuzz.subject import POOL, Case, config, subjects
 
 #: Deliberate faults: part of rtl/, what it says, what the fault says, a kind that shows it.
 FAULTS = {
@@ -187,7 +186,7 @@ def test_start_in_every_cycle_around_the_end() -> None:
         case = Case(0, "registers", (first.but(events=events), second))
         with Machine(program(limits), limits, odd=True) as machine:
             facts = shown(machine, case)
-        return judge(case, (subject, subject), facts), facts[0][1]
+        return judge(case, facts), facts[0][1]
 
     wrong, alone = played()
     assert wrong == []
@@ -201,9 +200,9 @@ def test_start_in_every_cycle_around_the_end() -> None:
 
 
 def test_a_case_stands_alone() -> None:
-    together = [built(3, config(4), number)[0] for number in range(20)]
-    assert built(3, config(4), 17)[0] == together[17]
-    assert built(4, config(4), 17)[0] != together[17]
+    together = [built(3, config(4), number) for number in range(20)]
+    assert built(3, config(4), 17) == together[17]
+    assert built(4, config(4), 17) != together[17]
 
 
 def test_one_case_is_played_again(capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,7 +41,7 @@ examples:
   python -m verify.fuzz --seed 1 --lanes 8 --case 123
   python -m verify.fuzz --lanes 4 --coverage build/coverage.dat
 """
-CASES, SEED = 1000, 1
+CASES, SEED, GIVEN = 1000, 1, ("seed", "lanes", "columns")
 
 
 def reproducer(seed: int, outcome: Judged) -> str:
@@ -60,23 +60,16 @@ def _failure(seed: int, outcome: Judged) -> dict[str, Any]:
 
 def _parser() -> Parser:
     parser = Parser("verify.fuzz", DESCRIPTION, EXAMPLES)
-    parser.add_argument(
-        "--cases", type=positive, default=CASES, metavar="N", help=f"default: {CASES}"
-    )
-    parser.add_argument(
-        "--lanes", type=listed(lane_number), default=[4, 8], metavar="N,N", help="default: 4,8"
-    )
+    what = f"default: {CASES}"
+    parser.add_argument("--cases", type=positive, default=CASES, metavar="N", help=what)
+    lanes, what = listed(lane_number), "default: 4,8"
+    parser.add_argument("--lanes", type=lanes, default=[4, 8], metavar="N,N", help=what)
     add_columns(parser)
-    parser.add_argument(
-        "--case", type=whole(0, (1 << 32) - 1), metavar="K", help="play this case alone"
-    )
-    parser.add_argument(
-        "--coverage",
-        type=Path,
-        metavar="FILE",
-        help="also write which lines, branches and toggles of the Verilog the cases cover, as "
-        "verilator_coverage reads it; of one number of lanes",
-    )
+    number, what = whole(0, (1 << 32) - 1), "play this case alone"
+    parser.add_argument("--case", type=number, metavar="K", help=what)
+    what = "also write which lines, branches and toggles of the Verilog the cases cover, as "
+    what += "verilator_coverage reads it; of one number of lanes"
+    parser.add_argument("--coverage", type=Path, metavar="FILE", help=what)
     add_seed(parser, "the cases", SEED)
     add_jobs(parser, "simulations")
     add_dask(parser)
@@ -103,10 +96,7 @@ def _run(options: argparse.Namespace) -> int:
         numbers = dict.fromkeys(all_limits, range(options.case, options.case + 1))
     played = [limits for limits in all_limits if numbers[limits]]
     programs = {limits: None if options.dask else program(limits, **built) for limits in played}
-    ran: Counter[str] = Counter()
-    failed: Counter[str] = Counter()
-    codes: Counter[int] = Counter()
-    failures = []
+    ran, failed, codes, failures = Counter[str](), Counter[str](), Counter[int](), []
     began = time.perf_counter()
     for outcome in play(programs, options.seed, numbers, options.jobs, options.dask, covered):
         ran[outcome.kind] += 1
@@ -118,24 +108,15 @@ def _run(options: argparse.Namespace) -> int:
             sys.stdout.flush()
     seconds = time.perf_counter() - began
     print(table(["kind", "cases", "failures"], [[k, ran[k], failed[k]] for k in KINDS if ran[k]]))
-    told = [f"{Error(c).name if c in set(Error) else c} {codes[c]:,}" for c in sorted(codes)]
-    print(f"\ncodes of the inferences: {', '.join(told)}")
+    names = [f"{Error(c).name if c in set(Error) else c} {codes[c]:,}" for c in sorted(codes)]
+    print(f"\ncodes of the inferences: {', '.join(names)}")
     total = sum(ran.values())
     print(f"{counted(total, 'cases')} in {seconds:.1f} s: {counted(len(failures), 'failures')}")
     if options.json:  # without what depends on the machine: the same cases give the same file
-        write_json(
-            options.json,
-            {
-                "cases": total,
-                "seed": options.seed,
-                "lanes": options.lanes,
-                "columns": options.columns,
-                **chosen,
-                "kinds": {kind: ran[kind] for kind in KINDS},
-                "codes": {str(code): codes[code] for code in sorted(codes)},
-                "failures": failures,
-            },
-        )
+        told = {"cases": total} | {name: getattr(options, name) for name in GIVEN} | chosen
+        kinds = {kind: ran[kind] for kind in KINDS}
+        shown = {str(code): codes[code] for code in sorted(codes)}
+        write_json(options.json, told | {"kinds": kinds, "codes": shown, "failures": failures})
     if covered is not None:
         lines = [f"{point} {count}\n" for point, count in covered.items()]
         write(options.coverage, "".join(["# SystemC::Coverage-3\n", *lines]))

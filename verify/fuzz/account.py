@@ -12,8 +12,9 @@ It reads whole streams as docs/architecture.md describes them; the rules of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+
+import numpy as np
 
 from rtl.compile.account import Descriptor, exceeds, misplaced, payload_bytes, read
 from rtl.compile.tensors import leaves_its_bank
@@ -75,19 +76,19 @@ def stream_codes(model: Packets, config: Config) -> tuple[set[Error], list[Descr
 
 
 def token_codes(
-    words: list[int], ended: bool, config: Config, found: list[Descriptor]
+    batch: list[list[int]], ended: bool, config: Config, found: list[Descriptor]
 ) -> tuple[set[Error], int]:
     """Codes of the batch, given the descriptors that act; the first sequence that is wrong."""
     maximum = found[0].values["tokens"] if found else config.tokens
     row_tiles = 0
-    for number, sequence in enumerate(sequences(words)):
+    for number, sequence in enumerate(batch):
         row_tiles += -(-len(sequence) // config.lanes)
         if len(sequence) > config.tokens or row_tiles > config.row_tiles:
             return {Error.LENGTH}, number
         complete = ended or sequence[-1] & ENDS_BIT
         if complete and not any(word & ATTEND_BIT for word in sequence):
             return {Error.NO_KEY}, number
-    lengths = [len(sequence) for sequence in sequences(words)]
+    lengths = [len(sequence) for sequence in batch]
     longest = max(lengths, default=0)
     wrong = ended and longest > maximum
     return {Error.LENGTH} if wrong else set(), lengths.index(longest) if wrong else 0
@@ -104,20 +105,22 @@ def sequences(words: list[int]) -> list[list[int]]:
 
 
 def use_codes(
-    words: list[int], row_words: int, config: Config, found: list[Descriptor]
-) -> set[Error]:
-    """Codes that come while the descriptors are computed for a good sequence."""
-    codes: set[Error] = set()
-    lengths, gathered = [len(sequence) for sequence in sequences(words)], False
+    batch: list[list[int]], row_words: int, config: Config, found: list[Descriptor]
+) -> dict[Error, set[int]]:
+    """Codes that come while the descriptors are computed for a good batch, and the sequences of
+    which they may be."""
+    codes: dict[Error, set[int]] = {}
+    lengths, gathered = [len(sequence) for sequence in batch], False
     for one in found:
         if one.opcode == Opcode.EMBED:
             rows, types = one.values["token_rows"], one.values["types"]
-            if any(w & ID_MASK >= rows or (w & TYPE_BIT and types < 2) for w in words):
-                codes.add(Error.TOKEN)
+            for number, sequence in enumerate(batch):  # the first that is beyond the tables
+                if any(w & ID_MASK >= rows or (w & TYPE_BIT and types < 2) for w in sequence):
+                    codes.setdefault(Error.TOKEN, {number})
             if -(-one.values["channels"] // config.lanes) << one.values["wide"] != row_words:
-                codes.add(Error.ROW)
+                codes[Error.ROW] = {0}
         elif leaves_its_bank(one.opcode, one.flags, one.values, lengths, gathered, config):
-            codes.add(Error.LIMIT)
+            codes[Error.LIMIT] = {0}
         gathered |= one.opcode == Opcode.LINEAR and one.flags & GATHERS == GATHERS
     return codes
 
@@ -130,37 +133,21 @@ def account(model: Packets, tokens: Packets, row_words: int, config: Config) -> 
     """
     codes, found = stream_codes(model, config)
     packet = tokens.first()
-    data = packet.data if packet is not None else tokens.data
-    words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
-    wrong, number = token_codes(words, packet is not None, config, found)
+    batch = sequences(np.frombuffer((packet or tokens).data, "<u4").tolist())
+    wrong, number = token_codes(batch, packet is not None, config, found)
     failing = {code: {number} for code in wrong}
     if packet is not None and not wrong:
-        wrong = use_codes(words, row_words, config, found)
-        failing[Error.TOKEN] = set(_unknown(words, found))
-    if wrong:
+        failing = use_codes(batch, row_words, config, found)
+    if failing:
         codes.discard(Error.NONE)
-    codes |= wrong
+    codes |= set(failing)
     if model.first() is None or packet is None:
         codes.discard(Error.NONE)
         codes.add(Error.ABORTED)
-    packets = tuple(_packets(found, [len(sequence) for sequence in sequences(words)]))
+    logits = (one for one in found if one.opcode == Opcode.LINEAR and one.flags & Flag.LOGITS)
+    packets = tuple(
+        one.values["columns"] * (1 if one.flags & Flag.FIRST_TILE else len(sequence))
+        for one in logits
+        for sequence in batch
+    )
     return Right(frozenset(codes), packets, failing)
-
-
-def _unknown(words: list[int], found: list[Descriptor]) -> Iterator[int]:
-    """The first sequence that has an id or a type beyond the tables."""
-    for one in found:
-        if one.opcode == Opcode.EMBED:
-            rows, types = one.values["token_rows"], one.values["types"]
-            for number, sequence in enumerate(sequences(words)):
-                if any(w & ID_MASK >= rows or (w & TYPE_BIT and types < 2) for w in sequence):
-                    yield number
-                    return
-
-
-def _packets(found: list[Descriptor], lengths: list[int]) -> Iterator[int]:
-    """Logits of each sequence: those of its first token, or of all."""
-    for one in found:
-        if one.opcode == Opcode.LINEAR and one.flags & Flag.LOGITS:
-            for tokens in lengths:
-                yield one.values["columns"] * (1 if one.flags & Flag.FIRST_TILE else tokens)

@@ -7,9 +7,8 @@ from random import Random
 from rtl.interface.config import Config
 from sim.machine.inference import Client
 from verify.fuzz.clients import CLIENTS
-from verify.fuzz.job import Case, Run
 from verify.fuzz.streams import STREAMS, Variation
-from verify.fuzz.subject import POOL, Subject, subjects
+from verify.fuzz.subject import POOL, Case, Run, subjects
 
 KINDS: dict[str, Variation] = STREAMS | CLIENTS
 WEIGHTS = {"abort at a word": 6, "abort": 3, "abort and start": 2, "field": 2, "flags": 2}
@@ -29,31 +28,20 @@ def manner(rng: Random, run: Run) -> Run:
     )
 
 
-def built(seed: int, limits: Config, number: int) -> tuple[Case, tuple[Subject, ...]]:
-    """Case `number` of a seed, and the subject of each of its runs.
-
-    Cases do not depend on each other.
-    """
-    columns = "" if limits.columns is None else f"x{limits.columns}"
-    biased = f"b{limits.bias_heads}" if limits.bias_heads else ""
-    windows = "w" if limits.windows else ""
-    rms = "r" if limits.rms_norm else ""
-    gated = "g" if limits.gated else ""
-    rotary = f"p{limits.rotary_pairs}" if limits.rotary_pairs else ""
-    choices = f"{columns}{biased}{windows}{rms}{gated}{rotary}"
+def built(seed: int, limits: Config, number: int) -> Case:
+    """Case `number` of a seed; cases do not depend on each other."""
+    chosen = {"x": limits.columns, "b": limits.bias_heads, "w": limits.windows}
+    chosen |= {"r": limits.rms_norm, "g": limits.gated, "p": limits.rotary_pairs}
+    choices = "".join(f"{name}{'' if x is True else x}" for name, x in chosen.items() if x)
     rng = Random(f"{seed} {limits.lanes}{choices} {number}")
     kind = TURNS[number % len(TURNS)]
     subject = rng.choice(subjects(limits))
     odd = KINDS[kind](rng, subject, manner(rng, subject.sound(rng.randrange(POOL))))
-    played = [(odd, subject)]
+    runs = [odd]
     if odd.client & Client.KEEP:
-        own = subject.sound(rng.randrange(POOL))
-        played.append((own.but(client=Client.REST), subject))
+        runs.append(subject.sound(rng.randrange(POOL)).but(client=Client.REST))
     for _ in range(rng.choice((1, 1, 2))):
         other = subject if rng.random() < 0.5 else rng.choice(subjects(limits))
         good = other.sound(rng.randrange(POOL))
-        if rng.random() < 0.3:
-            good = manner(rng, good)
-        played.append((good, other))
-    runs = tuple(run for run, _ in played)
-    return Case(number, kind, runs), tuple(subject for _, subject in played)
+        runs.append(manner(rng, good) if rng.random() < 0.3 else good)
+    return Case(number, kind, tuple(runs))

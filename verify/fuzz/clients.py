@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -10,9 +11,8 @@ import numpy as np
 from rtl.control.axi import ADDRESS, ADDRESS_BITS
 from rtl.interface.operation import Error
 from sim.machine.inference import Action, After, Client, Event, Packets
-from verify.fuzz.job import Run
 from verify.fuzz.streams import STREAMS
-from verify.fuzz.subject import POOL, Sequence, Subject
+from verify.fuzz.subject import POOL, Run, Sequence, Subject
 
 CONTROL = ADDRESS["control"]
 ADDRESSES = 1 << ADDRESS_BITS
@@ -20,7 +20,6 @@ INTERRUPT = ADDRESS["interrupt_enable"], ADDRESS["interrupt_pending"]
 START, ABORT = 1, 2
 LENGTHY = 3000  # cycles that nearly every inference ends in
 
-NOTHING = frozenset[Error]()
 ABORTED = frozenset({Error.ABORTED})
 
 
@@ -80,17 +79,8 @@ def mask(rng: Random, subject: Subject, run: Run) -> Run:
 def lengths(rng: Random, subject: Subject, run: Run) -> Run:
     """Longer than model or configuration take, and next to it."""
     maximum = subject.config.tokens
-    size = rng.choice(
-        (
-            subject.program.tokens + 1,
-            maximum,
-            maximum + 1,
-            2 * maximum,
-            2 * maximum + 1,
-            5 * maximum,
-        )
-    )
-    words = np.resize(words_of(run), size)
+    sizes = maximum, maximum + 1, 2 * maximum, 2 * maximum + 1, 5 * maximum
+    words = np.resize(words_of(run), rng.choice((subject.program.tokens + 1, *sizes)))
     words[0] |= np.uint32(rng.choice((0, 1)) << 25)
     return _tokens(run, words)
 
@@ -102,10 +92,8 @@ def stray_last(rng: Random, subject: Subject, run: Run) -> Run:
     last = bytearray(packets.last)
     for _ in range(rng.choice((1, 1, 2))):
         last[rng.randrange(len(last))] = 1
-    changed = Packets(packets.data, bytes(last))
-    client = rng.choice((Client.NONE, Client.KEEP))
-    changes: dict[str, object] = {name: changed, "client": client, "logits": None}
-    return run.but(**changes)
+    changed = {name: Packets(packets.data, bytes(last))}
+    return run.but(client=rng.choice((Client.NONE, Client.KEEP)), logits=None, **changed)
 
 
 def without_last(rng: Random, subject: Subject, run: Run) -> Run:
@@ -113,18 +101,14 @@ def without_last(rng: Random, subject: Subject, run: Run) -> Run:
     name = rng.choice(("model", "tokens"))
     packets: Packets = getattr(run, name)
     words = rng.choice((0, len(packets.last), rng.randrange(len(packets.last))))
-    size = packets.word_bytes()
-    changed = Packets(packets.data[: words * size], bytes(words))
-    changes: dict[str, object] = {name: changed, "client": Client.RESCUE, "logits": None}
-    return run.but(**changes)
+    changed = {name: Packets(packets.data[: words * packets.word_bytes()], bytes(words))}
+    return run.but(client=Client.RESCUE, logits=None, **changed)
 
 
 def late_rows(rng: Random, subject: Subject, run: Run) -> Run:
     """A slow memory, or one that is silent for a long time."""
-    return run.but(
-        row_latency=rng.choice((1, 2, 7, 60, 300)),
-        row_silence=rng.choice((0, rng.randrange(2000))),
-    )
+    latency = rng.choice((1, 2, 7, 60, 300))
+    return run.but(row_latency=latency, row_silence=rng.choice((0, rng.randrange(2000))))
 
 
 def silent_rows(rng: Random, subject: Subject, run: Run) -> Run:
@@ -167,11 +151,9 @@ def abort_at_a_word(rng: Random, subject: Subject, run: Run) -> Run:
             (After.MODEL, len(run.model.last)),
         )
     )
-    event = Event(
-        rng.randrange(12), address=CONTROL, data=ABORT, after=after, count=rng.randrange(words)
-    )
+    aborts = Event(rng.randrange(12), address=CONTROL, data=ABORT, after=after)
     return run.but(
-        events=(event,),
+        events=(replace(aborts, count=rng.randrange(words)),),
         others=ABORTED,
         row_latency=rng.choice((1, 1, 2, 3, 20)),
         client=rng.choice((Client.NONE, Client.KEEP)),
@@ -210,13 +192,11 @@ def registers(rng: Random, subject: Subject, run: Run) -> Run:
 
 def interrupt(rng: Random, subject: Subject, run: Run) -> Run:
     """Enabled, disabled and acknowledged at any time, by a client that polls for the end."""
-    events = tuple(
-        Event(
-            cycle, Action.WRITE, rng.choice(INTERRUPT), rng.choice((1, 15, 14)), rng.getrandbits(32)
-        )
-        for cycle in sorted(_moment(rng) for _ in range(rng.randint(0, 8)))
-    )
-    return run.but(events=events, client=Client.POLL)
+    events = []
+    for cycle in sorted(_moment(rng) for _ in range(rng.randint(0, 8))):
+        address, strobe = rng.choice(INTERRUPT), rng.choice((1, 15, 14))
+        events.append(Event(cycle, Action.WRITE, address, strobe, rng.getrandbits(32)))
+    return run.but(events=tuple(events), client=Client.POLL)
 
 
 def both_bits(rng: Random, subject: Subject, run: Run) -> Run:
@@ -232,12 +212,8 @@ def queued(rng: Random, subject: Subject, run: Run) -> Run:
     def behind(first: Packets, second: Packets) -> Packets:
         return Packets(first.data + second.data, first.last + second.last)
 
-    return run.but(
-        model=behind(run.model, other.model),
-        tokens=behind(run.tokens, other.tokens),
-        behind=other.logits,
-        client=Client.KEEP,
-    )
+    both = behind(run.model, other.model), behind(run.tokens, other.tokens)
+    return run.but(model=both[0], tokens=both[1], behind=other.logits, client=Client.KEEP)
 
 
 def knock(rng: Random, subject: Subject, run: Run) -> Run:

@@ -12,22 +12,13 @@ from sim.machine.inference import Action, Client, Packets
 from sim.machine.result import Result
 from sim.verdict import verdict
 from verify.fuzz.account import Right, account
-from verify.fuzz.job import Case, Run
-from verify.fuzz.subject import Subject
+from verify.fuzz.subject import Case, Run
 
 BUSY, DONE = 1, 2
 
 
-def judge(
-    case: Case, subjects: Sequence[Subject], shown: Sequence[tuple[int, Result]]
-) -> list[str]:
-    """What is wrong with the case, a line each; none when nothing is.
-
-    case, subjects
-        As `verify.fuzz.cases.built` gives them.
-    shown
-        As `verify.fuzz.play.shown` gives it.
-    """
+def judge(case: Case, shown: Sequence[tuple[int, Result]]) -> list[str]:
+    """What is wrong with what `verify.fuzz.play.shown` gives, a line each; none when nothing is."""
     found: list[str] = []
     model = tokens = Packets(b"", b"")
     ready = True  # its sources, before it began
@@ -40,33 +31,28 @@ def judge(
         model = model if seen.model_rest else run.model
         tokens = tokens if seen.tokens_rest else run.tokens
         given = model.after(seen.model_from), tokens.after(seen.tokens_from)
-        wrong = _run(run, subjects[place], seen, *given, logits, ready)
-        found += [f"run {place}: {text}" for text in wrong]
+        found += [f"run {place}: {text}" for text in _run(run, seen, *given, logits, ready)]
         ready = seen.status >= 0
     return found + [text for _, seen in shown for text in seen.wrong]
 
 
 def _run(
     run: Run,
-    subject: Subject,
     seen: Result,
     model: Packets,
     tokens: Packets,
     logits: tuple[int, ...] | None,
     ready: bool,
 ) -> Iterator[str]:
-    end = seen.end
-    allowed = account(model, tokens, run.row_words, subject.config)
+    end, status = seen.end, seen.status
+    allowed = account(model, tokens, run.row_words, run.subject.config)
     right = set(allowed.codes) | set(run.others)
     names = " or ".join(sorted(code.name for code in right))
-    if end == "reset" or (end == "rescued" and Error.ABORTED in right):
-        pass
-    elif end != "done":
+    ends = ("done", "rescued", "reset") if Error.ABORTED in right else ("done", "reset")
+    if end not in ends:
         yield f"{end} after {seen.took} cycles; right would be {names}"
+    if end not in ends or end == "reset" or status < 0:
         return
-    if end == "reset" or seen.status < 0:
-        return
-    status = seen.status
     if status & 3 != DONE:
         yield f"status is {status:#x} after the end: not done, or busy"
     number = status >> 8 & 15
@@ -75,8 +61,8 @@ def _run(
         yield f"code {code.name if code is not None else number}; right would be {names}"
         return
     assert code is not None
-    if seen.sequence not in allowed.failing.get(code, {0}):
-        wanted = sorted(allowed.failing.get(code, {0}))
+    wanted = sorted(allowed.failing.get(code, {0}))
+    if seen.sequence not in wanted:
         yield f"failed_sequence is {seen.sequence} with {code.name}; right would be {wanted}"
     aborts = end == "rescued" or any(event.action is Action.WRITE for event in run.events)
     if seen.rows_pending:
@@ -91,7 +77,7 @@ def _run(
                 yield f"{taken} words of the {name} were taken, the packet has {len(packet.last)}"
     whole = not (run.client & Client.KEEP or seen.model_rest or seen.tokens_rest)
     if code is Error.NONE and logits is not None and whole:
-        own = subject.program, subject.model, np.array(logits)
+        own = run.subject.program, run.subject.model, np.array(logits)
         yield from verdict(seen, *own, exact=ready).problems
     else:
         yield from _logits(logits, allowed, seen, code)

@@ -17,9 +17,8 @@ from sim.machine.inference import Client
 from sim.machine.machine import Machine, library
 from sim.machine.result import Result
 from verify.fuzz.cases import built
-from verify.fuzz.job import Case
 from verify.fuzz.judge import judge
-from verify.fuzz.subject import Subject
+from verify.fuzz.subject import Case
 
 RESET = 2
 """Cycles of it before each case."""
@@ -68,37 +67,10 @@ def shown(machine: Machine, case: Case) -> Shown:
     return found
 
 
-def observed(
-    machine: Machine, seed: int, numbers: Sequence[int]
-) -> Iterator[tuple[Case, tuple[Subject, ...], Shown]]:
-    """Each case of these numbers, the subjects of its runs, and what it showed."""
-    made = [built(seed, machine.config, number) for number in numbers]
-    for case, of in made:
-        yield case, of, shown(machine, case)
-
-
-def chunk(
-    program: Path, limits: Config, seed: int, numbers: Sequence[int], coverage: Path | None = None
-) -> list[Judged]:
-    """Play and judge these cases.
-
-    coverage
-        Where a program that was built with coverage writes what was covered.
-
-    Raises
-    ------
-    SimulatorError
-        Verilator found something fatal in the design.
-    """
-    outcomes = []
-    with Machine(program, limits, odd=True) as machine:
-        for case, played, facts in list(observed(machine, seed, numbers)):  # sooner than in turn
-            codes = tuple(run.code for _, run in facts if run.status >= 0)
-            wrong = judge(case, played, facts)
-            outcomes.append(Judged(limits, case.number, case.kind, wrong, codes))
-        if coverage is not None:
-            machine.cover(coverage)
-    return outcomes
+def observed(machine: Machine, seed: int, numbers: Sequence[int]) -> Iterator[tuple[Case, Shown]]:
+    """Each case of these numbers, and what it showed."""
+    for case in [built(seed, machine.config, number) for number in numbers]:
+        yield case, shown(machine, case)
 
 
 def play(
@@ -117,18 +89,15 @@ def play(
         As for `cli.workers.each`.
     covered
         Where the programs count what is covered: the sum, by what Verilator calls each point.
+
+    Raises SimulatorError: Verilator found something fatal in the design.
     """
-    shares = {
-        f"{array(limits.lanes, limits.tile_columns)}, {numbers[limits][at]}": (
-            path,
-            limits,
-            numbers[limits][at : at + CHUNK],
-            covered is not None,
-        )
-        for at in range(0, max(map(len, numbers.values())), CHUNK)
-        for limits, path in programs.items()
-        if at < len(numbers[limits])
-    }
+    shares = {}
+    for at in range(0, max(map(len, numbers.values())), CHUNK):
+        for limits, path in programs.items():
+            if part := numbers[limits][at : at + CHUNK]:
+                name = f"{array(limits.lanes, limits.tile_columns)}, {part[0]}"
+                shares[name] = path, limits, part, covered is not None
     for _, (outcomes, counts) in each(_share, seed, shares, jobs=jobs, dask=dask):
         if covered is not None:
             covered.update(counts)
@@ -136,13 +105,20 @@ def play(
 
 
 def _share(
-    seed: int, case: tuple[Path | None, Config, range, bool]
+    seed: int, share: tuple[Path | None, Config, range, bool]
 ) -> tuple[list[Judged], dict[str, int]]:
-    path, limits, numbers, counts = case
-    if not counts:
-        return chunk(path or program(limits), limits, seed, numbers), {}
-    with tempfile.TemporaryDirectory(prefix="bert2rtl-") as folder:
-        data = Path(folder) / "coverage.dat"
-        outcomes = chunk(path or program(limits, **COVERAGE), limits, seed, numbers, data)
-        points = (line.rsplit(" ", 1) for line in data.read_text().splitlines()[1:])
-        return outcomes, {point: int(count) for point, count in points}
+    """Play and judge these cases; with what a program that was built for it has covered."""
+    path, limits, numbers, counts = share
+    path, outcomes, covered = path or program(limits, **COVERAGE if counts else {}), [], {}
+    with Machine(path, limits, odd=True) as machine:
+        for case, facts in list(observed(machine, seed, numbers)):  # sooner than in turn
+            codes = tuple(run.code for _, run in facts if run.status >= 0)
+            wrong = judge(case, facts)
+            outcomes.append(Judged(limits, case.number, case.kind, wrong, codes))
+        if counts:
+            with tempfile.TemporaryDirectory(prefix="bert2rtl-") as folder:
+                data = Path(folder) / "coverage.dat"
+                machine.cover(data)
+                points = (line.rsplit(" ", 1) for line in data.read_text().splitlines()[1:])
+                covered = {point: int(count) for point, count in points}
+    return outcomes, covered

@@ -1,9 +1,9 @@
-"""The models that the fuzzer plays, small enough for a case of milliseconds."""
+"""The cases of the fuzzer, and the models that it plays, small enough for milliseconds."""
 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,36 +13,24 @@ from golden.model import Model, Shape
 from golden.random import random_model
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import Config
-from sim.machine.inference import Packets
+from rtl.interface.operation import Error
+from sim.machine.inference import Inference, Packets
 from tb.packing import token_words
-from verify.fuzz.job import Run
+from tb.scenarios import kinds_of
 
 SHAPES = (
-    Shape(
-        layers=1, hidden=8, heads=2, head_size=4, ffn=12, labels=2,
-        vocabulary=20, positions=32, types=2,
-    ),
-    Shape(
-        layers=1, hidden=6, heads=1, head_size=5, ffn=9, labels=3,
-        vocabulary=11, positions=27, types=0, norm="pre", embedding_norm=False, pooling="mean",
-    ),
-    Shape(
-        layers=2, hidden=10, heads=2, head_size=5, ffn=14, labels=4,
-        vocabulary=16, positions=30, types=2, position_offset=2,
-    ),
-    Shape(
-        layers=1, hidden=8, heads=1, head_size=8, ffn=16, labels=1,
-        vocabulary=20, positions=28, types=1, norm="pre",
-    ),
-    Shape(
-        layers=1, hidden=8, heads=2, head_size=4, ffn=12, labels=2,
-        vocabulary=20, positions=32, types=2, pooling="none",
-    ),
-)  # fmt: skip
+    Shape(1, 8, 2, 4, 12, 2, vocabulary=20, positions=32, types=2),
+    Shape(1, 6, 1, 5, 9, 3, 11, 27, types=0, norm="pre", embedding_norm=False, pooling="mean"),
+    Shape(2, 10, 2, 5, 14, 4, vocabulary=16, positions=30, types=2, position_offset=2),
+    Shape(1, 8, 1, 8, 16, 1, vocabulary=20, positions=28, types=1, norm="pre"),
+    Shape(1, 8, 2, 4, 12, 2, vocabulary=20, positions=32, types=2, pooling="none"),
+)
 PATIENCE = 2_500
 """Cycles without progress that count as a hang; no row or pause of a case is that long."""
 LONGEST = 200_000
 """Cycles that no run of a case takes."""
+OFTEN = {"biased": 3, "windowed": 5, "rms": 4, "gated": 7, "rotary": 4}
+"""Of that many subjects one lacks what the hardware has."""
 POOL = 10  # sound inferences of a model whose logits are computed once
 
 
@@ -50,6 +38,35 @@ def config(lanes: int, columns: int | None = None, **mechanisms: Any) -> Config:
     """Each limit is reached by a model, and few bits of a field reach beyond them."""
     limits: dict[str, Any] = {"tokens": 6 * lanes, "hidden": 10, "ffn": 16, "labels": 4}
     return Config(lanes=lanes, columns=columns, **limits, **mechanisms)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Inference):
+    """One inference, good or bad.
+
+    subject
+        Whose model is played.
+    logits
+        What golden computes where these very streams are a sound inference; None for others.
+    behind
+        What golden computes of the packets that stand behind the first ones in both streams.
+    others
+        Codes that are right for this run besides those of its streams.
+    """
+
+    subject: Subject = field(compare=False, repr=False)
+    logits: tuple[int, ...] | None = None
+    behind: tuple[int, ...] | None = None
+    others: frozenset[Error] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is played from one reset on."""
+
+    number: int
+    kind: str
+    runs: tuple[Run, ...]
 
 
 @dataclass(frozen=True)
@@ -69,8 +86,6 @@ class Sequence:
 class Subject:
     """A model, its program and some sound inferences.
 
-    Attributes
-    ----------
     index
         Its place among the subjects.
     stream
@@ -78,26 +93,18 @@ class Subject:
     """
 
     def __init__(self, index: int, limits: Config) -> None:
-        self.index, self.lanes = index, limits.lanes
-        self.config = limits
-        self.width = self.config.stream_width
+        self.index, self.config, lanes = index, limits, limits.lanes
+        self.lanes, self.width = lanes, limits.stream_width
         shape = SHAPES[index // 2]
-        kinds = {
-            "precise": self.config.precise and index % 3 < 2,
-            "biased": shape.heads <= self.config.bias_heads and index % 3 > 0,
-            "windowed": self.config.windows and index % 5 > 0,
-            "rms": self.config.rms_norm and index % 4 > 0,
-            "gated": self.config.gated and index % 7 > 0,
-            "rotary": shape.head_size <= self.config.rotary_pairs and index % 4 > 0,
-        }
+        may = kinds_of(shape, limits)
+        kinds = {name: may[name] and index % n > 0 for name, n in OFTEN.items()}
+        kinds["precise"] = limits.precise and index % 3 < 2
         self.model: Model = random_model(shape, index, **kinds)
-        self.program: Program = compile_model(
-            self.model, self.config, whole_last_layer=index % 2 == 0
-        )
+        whole = index % 2 == 0
+        self.program: Program = compile_model(self.model, limits, whole_last_layer=whole)
         self.stream = self.program.stream()
-        self.table = embedding_table(self.model, limits.lanes)
+        self.table = embedding_table(self.model, lanes)
         rng = np.random.default_rng(index)
-        lanes = limits.lanes
         lengths = [1, lanes, lanes + 1, 2, self.program.tokens, 2 * lanes - 1]
         found = [self.sequence(min(n, self.program.tokens), rng) for n in lengths]
         found += [self.batch([min(lanes + 1, self.program.tokens), 1], rng)]
@@ -117,12 +124,10 @@ class Subject:
     def batch(self, lengths: list[int], rng: np.random.Generator) -> Sequence:
         """Sound sequences of these lengths, one after the other."""
         parts = [self.sequence(tokens, rng) for tokens in lengths]
-        return Sequence(
-            ids=np.concatenate([part.ids for part in parts]),
-            types=np.concatenate([part.types for part in parts]),
-            attend=np.concatenate([part.attend for part in parts]),
-            lengths=tuple(lengths),
+        ids, types, attend = (
+            np.concatenate(arrays) for arrays in zip(*((p.ids, p.types, p.attend) for p in parts))
         )
+        return Sequence(ids, types, attend, tuple(lengths))
 
     def sequence(self, tokens: int, rng: np.random.Generator) -> Sequence:
         """A sound one of that length, with holes in the mask."""
@@ -142,6 +147,7 @@ class Subject:
 
     def _sound(self, sequence: Sequence) -> Run:
         return Run(
+            subject=self,
             model=Packets.whole(self.stream, self.width),
             tokens=Packets.whole(sequence.words().tobytes(), 4),
             logits=self.logits(sequence),

@@ -7,7 +7,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from cli.command import Exit, run_command
@@ -54,15 +53,10 @@ COUNT, DEFAULT_LANES = 200, 4
 
 def _parser() -> Parser:
     parser = Parser("verify.mutate", DESCRIPTION, EXAMPLES)
-    parser.add_argument(
-        "units",
-        metavar="UNIT",
-        nargs="*",
-        help=f"of {', '.join(ALL)} (default: all but the last two)",
-    )
-    parser.add_argument(
-        "--count", type=whole(1, MOST), default=COUNT, metavar="N", help=f"mutants ({COUNT})"
-    )
+    what = f"of {', '.join(ALL)} (default: all but the last two)"
+    parser.add_argument("units", metavar="UNIT", nargs="*", help=what)
+    what, most = f"mutants ({COUNT})", whole(1, MOST)
+    parser.add_argument("--count", type=most, default=COUNT, metavar="N", help=what)
     add_lanes(parser, LANES, DEFAULT_LANES)
     add_columns(parser)
     add_seed(parser, "the mutants", None)
@@ -72,81 +66,31 @@ def _parser() -> Parser:
     return parser
 
 
-@dataclass
-class Score:
-    """What became of the mutants of a unit.
+def score(unit: str, config: Config, count: int, seed: int, jobs: int = 1) -> dict[str, Any]:
+    """Draw mutants of a unit and play its bench on each; what became of them, for a report.
 
-    Attributes
-    ----------
-    kills
-        Killed mutants by the first test of the bench that failed.
-    survivors
-        Mutants that change an output and that the bench does not kill.
-    silent
-        Mutants that change no output in simulation: they are not counted.
+    Of it `kills` counts the killed by the first test of the bench that failed; `survivors` change
+    an output and are not killed; `silent` ones change none in simulation and are not `sampled`.
+
+    Raises Different: The bench fails without a mutant.
+    Raises ToolError: Yosys or Verilator is missing or failed.
     """
-
-    unit: str
-    config: Config
-    seed: int
-    kills: Counter[str] = field(default_factory=Counter)
-    survivors: list[str] = field(default_factory=list)
-    silent: list[str] = field(default_factory=list)
-
-    @property
-    def killed(self) -> int:
-        return self.kills.total()
-
-    @property
-    def sampled(self) -> int:
-        """Mutants that count."""
-        return self.killed + len(self.survivors)
-
-    @property
-    def percent(self) -> float:
-        return 100 * self.killed / self.sampled if self.sampled else 100.0
-
-    def line(self) -> str:
-        """One line with everything."""
-        config = self.config
-        has = [name.replace("_", " ") for name, value in mechanisms_of(config).items() if value]
-        named = [self.unit, array(config.lanes, config.tile_columns), *has, f"seed {self.seed}"]
-        return (
-            f"{', '.join(named)}: {self.killed:,} / {self.sampled:,} killed, {self.percent:.1f} %; "
-            f"{len(self.silent):,} more change no output"
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        """For a report."""
-        figures = {name: getattr(self, name) for name in ("sampled", "killed", "percent")}
-        return vars(self) | {"config": self.config.as_dict()} | figures
-
-
-def score(unit: str, config: Config, count: int, seed: int, jobs: int = 1) -> Score:
-    """Draw mutants of a unit and play its bench on each.
-
-    Raises
-    ------
-    Different
-        The bench fails without a mutant.
-    ToolError
-        Yosys or Verilator is missing or failed.
-    """
-    found = Score(unit, config, seed)
     stage(f"drawing mutants of {unit}")
     top, within = (ACCELERATOR, ENGINE) if unit == ATTENTION else (unit, "*")
     whole, mutants = drawn(sourced(top, config), top, count, seed, within)
-    job = prepared(top, config, whole, mutants)
-    outcomes = play(job, len(mutants), jobs)
+    outcomes = play(prepared(top, config, whole, mutants), len(mutants), jobs)
+    kills, left = Counter[str](), dict[str, list[str]]({SURVIVED: [], SILENT: []})
     for mutant in progress(mutants, f"playing the bench of {unit}", "mutants"):
         outcome = next(outcomes)
-        if outcome == SURVIVED:
-            found.survivors.append(str(mutant))
-        elif outcome == SILENT:
-            found.silent.append(str(mutant))
+        if outcome in left:
+            left[outcome].append(str(mutant))
         else:
-            found.kills[outcome] += 1
-    return found
+            kills[outcome] += 1
+    killed, sampled = kills.total(), kills.total() + len(left[SURVIVED])
+    percent = 100 * killed / sampled if sampled else 100.0
+    found = {"unit": unit, "config": config.as_dict(), "seed": seed, "kills": kills}
+    found |= {"survivors": left[SURVIVED], "silent": left[SILENT]}
+    return found | {"sampled": sampled, "killed": killed, "percent": percent}
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -157,12 +101,20 @@ def _run(options: argparse.Namespace) -> int:
     for unit in options.units or UNITS:
         began = time.perf_counter()
         config = configuration(unit, options.lanes, options.columns, **mechanisms_of(options))
-        found.append(score(unit, config, options.count, options.seed, options.jobs))
-        for mutant in found[-1].survivors:
+        one = score(unit, config, options.count, options.seed, options.jobs)
+        found.append(one)
+        for mutant in one["survivors"]:
             print(f"survived: {mutant}")
-        print(f"{found[-1].line()} in {time.perf_counter() - began:.1f} s", flush=True)
+        has = [name.replace("_", " ") for name, value in mechanisms_of(config).items() if value]
+        named = [unit, array(config.lanes, config.tile_columns), *has, f"seed {options.seed}"]
+        print(
+            f"{', '.join(named)}: {one['killed']:,} / {one['sampled']:,} killed, "
+            f"{one['percent']:.1f} %; {len(one['silent']):,} more change no output "
+            f"in {time.perf_counter() - began:.1f} s",
+            flush=True,
+        )
     if options.json is not None:
-        write_json(options.json, [each.as_dict() for each in found])
+        write_json(options.json, found)
     return Exit.OK
 
 

@@ -18,10 +18,12 @@ import numpy as np
 
 from rtl.interface.config import Config
 from sim.design import Design, Port, generated
+from sim.machine import machine
 from sim.machine.unit import NativePorts, finish, library
+from sim.simulators import SimulatorError
 from verify.fuzz.subject import config
 from verify.mutate import inferences
-from verify.mutate.netlist import FLAGS, SELECTOR, SELECTOR_BITS, Mutant, with_selector
+from verify.mutate.netlist import FLAGS, SELECTOR, SELECTOR_BITS, VARIANT, Mutant, with_selector
 
 #: Tests of a bench that need files of the user, or a simulator.
 LEFT_OUT = {"real_reviews", "case", "small"}
@@ -41,12 +43,10 @@ def configuration(unit: str, lanes: int, columns: int | None = None, **mechanism
     The position bias is for a few heads and row tiles, neither a power of two, of which its bench
     plays every distance. A unit without one of the mechanisms is the same with it.
     """
+    given: dict[str, Any] = {"lanes": lanes, "columns": columns} | mechanisms
     if unit == POSITION_BIAS:
-        few = mechanisms | {"tokens": 5 * lanes, "bias_heads": mechanisms.get("bias_heads") or 3}
-        return Config(lanes=lanes, columns=columns, **few)
-    return (config if unit in (ACCELERATOR, ATTENTION) else Config)(
-        lanes=lanes, columns=columns, **mechanisms
-    )
+        given |= {"tokens": 5 * lanes, "bias_heads": mechanisms.get("bias_heads") or 3}
+    return (config if unit in (ACCELERATOR, ATTENTION) else Config)(**given)
 
 
 @dataclass(frozen=True)
@@ -59,22 +59,18 @@ class Job:
 
     def program(self) -> Path:
         """The library or program with all mutants, built where it is missing."""
-        if self.unit == ACCELERATOR:
-            return inferences.program(self.design)
-        return library(self.design, variant="-mutants", flags=FLAGS)
+        build = machine.library if self.unit == ACCELERATOR else library
+        return build(self.design, VARIANT, FLAGS)
 
 
 def exercises(unit: str) -> dict[str, Callable[[Any], Any]]:
     """The tests of tb/bench_<unit>.py by name, the exhaustive ones included."""
-    tests = [
-        test
-        for value in vars(importlib.import_module(f"tb.bench_{unit}")).values()
-        if hasattr(value, "generate_tests")
-        for test in value.generate_tests()
-    ]
+    bench = vars(importlib.import_module(f"tb.bench_{unit}")).values()
+    kinds = (value for value in bench if hasattr(value, "generate_tests"))
     return {
         test.name: partial(test.func, **test.kwargs)
-        for test in tests
+        for kind in kinds
+        for test in kind.generate_tests()
         if test.name.partition("/")[0] not in LEFT_OUT
     }
 
@@ -84,18 +80,14 @@ def prepared(unit: str, config: Config, whole: str, mutants: Sequence[Mutant]) -
 
     Those of the accelerator stay in their order.
 
-    Raises
-    ------
-    Different
-        The bench fails without a mutant.
+    Raises Different: The bench fails without a mutant.
     """
     sound, selector = generated(unit, config), Port(is_input=True, width=SELECTOR_BITS)
-    design = dataclasses.replace(
-        sound, verilog=with_selector(whole, mutants), ports=sound.ports | {SELECTOR: selector}
-    )
+    ports, verilog = sound.ports | {SELECTOR: selector}, with_selector(whole, mutants)
+    design = dataclasses.replace(sound, verilog=verilog, ports=ports)
     of_unit = inferences.exercises() if unit == ACCELERATOR else exercises(unit)
     job = Job(unit, design, tuple(of_unit))
-    program, cycles = job.program(), {}
+    program, cycles = job.program(), dict[str, int]()
     for name in job.order:
         why, cycles[name] = played(job, program, 0, name)
         if why:
@@ -109,7 +101,10 @@ def played(job: Job, program: Path, mutant: int, name: str) -> tuple[str, int]:
     Those of the accelerator count as none.
     """
     if job.unit == ACCELERATOR:
-        return inferences.played(job.design, mutant, name), 0
+        try:
+            return inferences.exercises()[name](job.design, mutant), 0
+        except SimulatorError as error:
+            return str(error), 0
     ports = NativePorts(program, job.design, **{SELECTOR: mutant})
     try:
         finish(exercises(job.unit)[name](ports))
@@ -124,32 +119,30 @@ def differs(job: Job, program: Path, mutant: int) -> bool:
     """Whether a mutant changes an output on random inputs, beside the sound unit."""
     if job.unit == ACCELERATOR:
         return inferences.differs(job.design, mutant)
-    ports = json.loads(job.design.sheet)["ports"]
-    rng = np.random.default_rng(1)
-    given = {
-        name: _random(facts, rng)
-        for name, facts in ports.items()
-        if facts["direction"] == "input" and facts["width"] and name not in ("clk", "rst")
-    }
-    outputs = [name for name, facts in ports.items() if facts["direction"] == "output"]
+    rng, given, outputs = np.random.default_rng(1), {}, []
+    for name, facts in json.loads(job.design.sheet)["ports"].items():
+        if facts["width"] and facts["direction"] == "output":
+            outputs.append(name)
+        elif facts["width"] and name not in ("clk", "rst"):
+            given[name] = _random(facts, rng)
     shown = []
     for number in (0, mutant):
         unit = NativePorts(program, job.design, **{SELECTOR: number})
         finish(unit.reset())  # what a register begins with may be lost in the netlist
-        shown.append(unit.stream(given, tuple(name for name in outputs if ports[name]["width"])))
+        shown.append(unit.stream(given, tuple(outputs)))
         unit.close()
     return any(not np.array_equal(word, shown[1][name]) for name, word in shown[0].items())
 
 
 def _random(facts: dict[str, Any], rng: np.random.Generator) -> np.ndarray:
     """Words for an input; one bit alone is mostly 0, mostly 1 or any, for 100 cycles each."""
-    element = facts.get("element", facts)
-    width, shape = element["width"], (CYCLES, *([facts["length"]] if "length" in facts else ()))
     if facts["width"] == 1:
         shares = rng.choice([0.05, 0.5, 0.95], CYCLES // 100).repeat(100)
         return (rng.random(CYCLES) < shares).astype(np.int64)
-    low = -(1 << width - 1) if element["signed"] else 0
-    return rng.integers(low, low + (1 << width), shape)
+    element = facts.get("element", facts)
+    low = -(1 << element["width"] - 1) if element["signed"] else 0
+    shape = (CYCLES, *([facts["length"]] if "length" in facts else ()))
+    return rng.integers(low, low + (1 << element["width"]), shape)
 
 
 def outcomes(job: Job, numbers: Sequence[int]) -> list[str]:
@@ -163,8 +156,7 @@ def outcomes(job: Job, numbers: Sequence[int]) -> list[str]:
 
 def play(job: Job, count: int, jobs: int) -> Iterator[str]:
     """`outcomes` of mutants 1 to `count`, in order."""
-    shares = {
-        f"mutant {k}": range(k, min(k + CHUNK, count + 1)) for k in range(1, count + 1, CHUNK)
-    }
+    firsts = range(1, count + 1, CHUNK)
+    shares = {f"mutant {k}": range(k, min(k + CHUNK, count + 1)) for k in firsts}
     for _, found in each(outcomes, job, shares, jobs=jobs):
         yield from found

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from sim.verdict import verdict
 from verify.fuzz import play
 from verify.fuzz.judge import judge
 from verify.fuzz.subject import PATIENCE, SHAPES, subjects
-from verify.mutate.netlist import FLAGS
+from verify.mutate.netlist import FLAGS, VARIANT
 
 SEED = 1
 CASES, SHARE, OTHERS = 600, 50, 200
@@ -37,8 +36,6 @@ PACES = (None, 1)
 
 LONGEST = 300_000
 """Cycles of any of them, rests included, that count as a hang."""
-
-VARIANT = "-mutants"
 
 LARGE = tuple(
     replace(
@@ -59,11 +56,6 @@ FIELDS_OF: dict[str | None, tuple[str, ...]] = {
 """Where steps of a layer, its ATTEND (None) and those of these names, have Q, K, V, context."""
 
 
-def program(design: Design) -> Path:
-    """The machine of a design, built where it is missing."""
-    return library(design, VARIANT, FLAGS)
-
-
 def exercises() -> dict[str, Callable[[Design, int], str]]:
     """Inferences whose every write is compared, and cases of the fuzzer, by name."""
     found: dict[str, Callable[[Design, int], str]] = {
@@ -73,22 +65,15 @@ def exercises() -> dict[str, Callable[[Design, int], str]]:
     return found | {f"fuzz/from={first}": partial(_fuzzed, first=first) for first in firsts}
 
 
-def played(design: Design, mutant: int, name: str) -> str:
-    """Why an exercise fails on a mutant, empty when it passes."""
-    try:
-        return exercises()[name](design, mutant)
-    except SimulatorError as error:
-        return str(error)
-
-
 def _machine(design: Design, mutant: int, odd: bool) -> Machine:
-    return Machine(program(design), design_limits(design), mutant=mutant, odd=odd)
+    limits = Config(**json.loads(design.sheet)["configuration"])  # the fuzzer's models fill it
+    return Machine(library(design, VARIANT, FLAGS), limits, mutant=mutant, odd=odd)
 
 
 def _fuzzed(design: Design, mutant: int, first: int) -> str:
     with _machine(design, mutant, odd=True) as machine:
-        for case, runs, facts in play.observed(machine, SEED, range(first, first + SHARE)):
-            if wrong := judge(case, runs, facts):
+        for case, facts in play.observed(machine, SEED, range(first, first + SHARE)):
+            if wrong := judge(case, facts):
                 return f"{case.kind} {case.number}: {wrong[0]}"
     return ""
 
@@ -99,32 +84,15 @@ def differs(design: Design, mutant: int) -> bool:
     def shown(mutant: int) -> list[object]:
         with _machine(design, mutant, odd=True) as machine:
             return [
-                [
-                    (place, str(run), run.numbers.tolist(), run.logits.tolist())
-                    for place, run in facts
-                ]
-                for _, _, facts in play.observed(machine, SEED + 1, range(OTHERS))
+                (place, str(run), run.numbers.tolist(), run.logits.tolist())
+                for _, facts in play.observed(machine, SEED + 1, range(OTHERS))
+                for place, run in facts
             ]
 
     try:
         return shown(mutant) != shown(0)
     except SimulatorError:
         return True
-
-
-def design_limits(design: Design) -> Config:
-    """What it was built for: the fuzzer's models fill it."""
-    return Config(**json.loads(design.sheet)["configuration"])
-
-
-def _varied(model: Model, rng: np.random.Generator) -> Model:
-    """The model with other multipliers in its attention, so that any of their bits is set."""
-    layers = []
-    for layer in model.layers:
-        score, context = (int(m) for m in rng.integers(1 << 15, 1 << 16, 2))
-        attention = replace(layer.attention, score_m=score, context_m=context)
-        layers.append(replace(layer, attention=attention))
-    return replace(model, layers=tuple(layers))
 
 
 Work = tuple[Program, Model, Inference]
@@ -136,10 +104,14 @@ def _work(limits: Config) -> list[Work]:
     found: list[Work] = []
     lanes = limits.lanes
     for subject in subjects(limits):
-        rng = np.random.default_rng(subject.index)
-        model = _varied(subject.model, rng)
-        whole = subject.index % 2 == 0
-        program = compile_model(model, subject.config, whole_last_layer=whole)
+        rng, whole = np.random.default_rng(subject.index), subject.index % 2 == 0
+        layers = []
+        for layer in subject.model.layers:  # multipliers of which any bit is set
+            score, context = rng.integers(1 << 15, 1 << 16, 2).tolist()
+            attention = replace(layer.attention, score_m=score, context_m=context)
+            layers.append(replace(layer, attention=attention))
+        model = replace(subject.model, layers=tuple(layers))
+        program = compile_model(model, limits, whole_last_layer=whole)
         program = _turned(program, subject.index % BANKS)
         loaded = Loaded(program, subject.table)
         for tokens in (program.tokens, lanes + 1 + subject.index % lanes, 1):
@@ -180,24 +152,20 @@ def _wild(model: Model, seed: int) -> Model:
         )
 
     def of(part: Attention | FeedForward) -> dict[str, Any]:
-        linears = {name: value for name, value in vars(part).items() if isinstance(value, Linear)}
-        return {name: changed(linear) for name, linear in linears.items()}
+        return {name: changed(one) for name, one in vars(part).items() if isinstance(one, Linear)}
 
     tokens = model.shape.tokens
     context = SHIFT_MAX - (255 * tokens).bit_length()  # the largest that golden takes
     shifts: dict[str, Any] = {"score_s": SHIFT_MAX - seed, "context_s": context - seed // 4}
     sums: dict[str, Any] = {"residual_shift": RESIDUAL_SHIFT_MAX * seed // 8}  # any bit set
-    layers = (
-        replace(
-            layer,
-            attention=replace(layer.attention, **of(layer.attention), **shifts, **sums),
-            ffn=replace(layer.ffn, **of(layer.ffn), **sums),
-        )
-        for layer in model.layers
-    )
+    layers = []
+    for layer in model.layers:
+        attention = replace(layer.attention, **of(layer.attention), **shifts, **sums)
+        ffn = replace(layer.ffn, **of(layer.ffn), **sums)
+        layers.append(replace(layer, attention=attention, ffn=ffn))
     large = int(rng.integers(128, 255))
-    factors = (large, 256 - large) if seed % 4 else (256 - large, large)
-    embedding = replace(model.embedding, token_factor=factors[0], position_factor=factors[1])
+    token, position = (large, 256 - large) if seed % 4 else (256 - large, large)
+    embedding = replace(model.embedding, token_factor=token, position_factor=position)
     head = tuple(map(changed, model.head))
     return replace(model, embedding=embedding, layers=tuple(layers), head=head)
 
@@ -218,13 +186,9 @@ def _turned(program: Program, banks: int) -> Program:
 def _traced(design: Design, mutant: int, pace: int | None) -> str:
     with _machine(design, mutant, odd=False) as machine:
         for number, (program, model, inference) in enumerate(_work(machine.config)):
-            played = inference.but(
-                row_latency=ROW_LATENCY,
-                trace=True,
-                seed=None if pace is None else seed_of(pace, number),
-                patience=PATIENCE,
-                longest=LONGEST,
-            )
+            seed = None if pace is None else seed_of(pace, number)
+            limits = {"patience": PATIENCE, "longest": LONGEST}
+            played = inference.but(row_latency=ROW_LATENCY, trace=True, seed=seed, **limits)
             if wrong := verdict(machine.run(played), program, model).problems:
                 return wrong[0]
     return ""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,10 +21,12 @@ SELECTOR, SELECTOR_BITS = "mutant", 16
 MOST = (1 << SELECTOR_BITS) - 1
 
 #: Yosys writes operands of unequal widths.
-FLAGS = ("-Wno-lint", "-Wno-fatal")
+FLAGS, VARIANT = ("-Wno-lint", "-Wno-fatal"), "-mutants"
 #: What Verilator says of Yosys' style, whatever the design.
-_WARNINGS = ("PROCASSINIT", "CASEOVERLAP", "UNOPTFLAT", "SYMRSVDWORD")
-OF_YOSYS = "".join(f"/* verilator lint_off {rule} */\n" for rule in _WARNINGS)
+OF_YOSYS = "".join(
+    f"/* verilator lint_off {rule} */\n"
+    for rule in ("PROCASSINIT", "CASEOVERLAP", "UNOPTFLAT", "SYMRSVDWORD")
+)
 
 #: Ports of cells that have no other value: clocks, and resets that a memory's ports do not use.
 LEFT_OUT = re.compile(r"(CLK|clk|RD_CLK|WR_CLK|RD_[AS]RST)")
@@ -37,8 +39,6 @@ PARTS = {"matmul", "requantize", "reciprocal", "rsqrt", "softmax", "position_bia
 class Mutant:
     """One bit of one port of a cell that is inverted, constant or mixed with its neighbour.
 
-    Attributes
-    ----------
     mode
         inv, const0, const1, cnot0 or cnot1: inverted where bit `other` of the port is 0 or 1.
     module, cell, port, bit, other
@@ -67,10 +67,8 @@ class Mutant:
     def command(self) -> str:
         """The options that make it in Yosys, the selector aside."""
         other = f" -ctrlbit {self.other}" if self.other >= 0 else ""
-        return (
-            f"-mode {self.mode} -module {self.module} -cell {self.cell} -port {self.port} "
-            f"-portbit {self.bit}{other}"
-        )
+        where = f"-module {self.module} -cell {self.cell} -port {self.port} -portbit {self.bit}"
+        return f"-mode {self.mode} {where}{other}"
 
     def __str__(self) -> str:
         named = f" ({self.wire})" if self.wire else ""
@@ -80,10 +78,7 @@ class Mutant:
 def yosys(commands: str, text: str, *wanted: str) -> list[str]:
     """Run commands on the RTLIL `unit.il`; the texts of the files that they wrote.
 
-    Raises
-    ------
-    SynthesisError
-        Yosys is not installed, or refused something.
+    Raises SynthesisError: Yosys is not installed, or refused something.
     """
     with tempfile.TemporaryDirectory(prefix="bert2rtl-") as folder:
         here = Path(folder)
@@ -104,31 +99,30 @@ def sourced(name: str, config: Config) -> str:
 
 
 def _parsed(line: str) -> Mutant:
-    words = line.split()
     options: dict[str, list[str]] = {}
-    for key, value in pairwise(words):
+    for key, value in pairwise(line.split()):
         if key.startswith("-") and not key[1:].isdigit():
             options.setdefault(key[1:], []).append(value)
-    wire = f"{options['wire'][0]}[{options['wirebit'][0]}]" if "wire" in options else ""
+    first = {key: values[0] for key, values in options.items()}
     return Mutant(
-        mode=options["mode"][0],
-        module=options["module"][0],
-        cell=options["cell"][0],
-        port=options["port"][0],
-        bit=int(options["portbit"][0]),
-        other=int(options.get("ctrlbit", ["-1"])[0]),
-        wire=wire,
+        **{key: first[key] for key in ("mode", "module", "cell", "port")},
+        bit=int(first["portbit"]),
+        other=int(first.get("ctrlbit", "-1")),
+        wire=f"{first['wire']}[{first['wirebit']}]" if "wire" in first else "",
         sources=tuple(options.get("src", ())),
     )
 
 
 def _bits(text: str, within: str) -> int:
     """Bits of the ports of all cells that are not constant, in modules of such names."""
-    modules = json.loads(text)["modules"].items()
-    named = [module for name, module in modules if fnmatch(name, within)]
-    cells = [cell for module in named for cell in module["cells"].values()]
-    bits = [bit for cell in cells for port in cell["connections"].values() for bit in port]
-    return sum(isinstance(bit, int) for bit in bits)
+    modules = json.loads(text)["modules"]
+    return sum(
+        isinstance(bit, int)
+        for name in fnmatch.filter(modules, within)
+        for cell in modules[name]["cells"].values()
+        for port in cell["connections"].values()
+        for bit in port
+    )
 
 
 def drawn(
@@ -144,12 +138,8 @@ def drawn(
     # Asked for more than there are, Yosys does not end; a bit has three mutants or more.
     asked = min(3 * count + 100, _bits(facts, within))
     (listed,) = yosys(f"mutate -list {asked} -seed {seed} -o list {within}\n", whole, "list")
-    mutants = [_parsed(line) for line in listed.splitlines()]
-    kept = [
-        mutant
-        for mutant in mutants
-        if not LEFT_OUT.fullmatch(mutant.port) and not PARTS & mutant.path(top)
-    ]
+    mutants = map(_parsed, listed.splitlines())
+    kept = [m for m in mutants if not LEFT_OUT.fullmatch(m.port) and not PARTS & m.path(top)]
     return whole, kept[:count]
 
 

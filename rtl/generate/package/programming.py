@@ -10,7 +10,7 @@ from rtl.interface.config import Config
 from rtl.interface.options import options_of
 
 FIRST = """\
-`{bench}example/example.v` does all of this for one inference, in plain Verilog.
+{played}
 
 **Files.** bert2rtl compiles a model for this accelerator:
 
@@ -105,7 +105,7 @@ def programming(config: Config, bench: str, bus: Bus | None) -> str:
     """Text of the chapter.
 
     bench
-        Folder of the bench, in which the example lies.
+        Folder of the bench, which without a bus has the example.
     """
     lanes, columns = config.lanes, config.tile_columns
     options = [f"--lanes {lanes}", *options_of(config, Config(lanes=lanes))]
@@ -120,6 +120,7 @@ def programming(config: Config, bench: str, bus: Bus | None) -> str:
     lines = (image.__doc__ or "").splitlines()
     known["image"] = "\n".join(line for line in lines if line.startswith("|"))
     if bus is None:
+        played = f"`{bench}example/example.v` does all of this for one inference, in plain Verilog."
         reset = "Reset what answers the\nrequests with it, or let it answer none from before."
         packets, dropped, awaited = ", tlast with the last of each", "", "rows"
         rest = "What is left of the stream\nand of the tokens is taken and dropped up to tlast."
@@ -129,6 +130,7 @@ def programming(config: Config, bench: str, bus: Bus | None) -> str:
         )
         refused = ""
     else:
+        played = f"The bench in `{bench}` does all of this."
         reset = "Reset the bus with it, so\nthat no beat comes that was asked for before."
         packets, awaited = "", "beats"
         dropped = " A start drops what was not read."
@@ -143,7 +145,7 @@ def programming(config: Config, bench: str, bus: Bus | None) -> str:
         )
     return "\n".join(
         [
-            FIRST.format(bench=bench, reset=reset, **known),
+            FIRST.format(played=played, reset=reset, **known),
             (STREAMS if bus is None else MEMORY).format(**known),
             LAST.format(
                 packets=packets,

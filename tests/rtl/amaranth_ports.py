@@ -3,10 +3,12 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 from amaranth.lib import data
 from amaranth.sim import Simulator, SimulatorContext
 
 from rtl.generate.verilog import ports
+from tb.pipelined import stream
 from tb.ports import Ports
 
 T = TypeVar("T")
@@ -46,3 +48,10 @@ def simulate(component: Any, exercise: Callable[[Ports], Awaitable[T]]) -> T:
     sim.add_testbench(testbench)
     sim.run()
     return results[0]
+
+
+def run_pipelined(
+    component: Any, inputs: dict[str, np.ndarray], outputs: tuple[str, ...]
+) -> dict[str, np.ndarray]:
+    """`stream` through a component in Amaranth's simulator."""
+    return simulate(component, lambda ports: stream(ports, inputs, outputs))
