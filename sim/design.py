@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -56,7 +56,7 @@ def short_name(config: Config) -> str:
     if config == Config(lanes=config.lanes):
         return str(config.lanes)
     text = json.dumps(asdict(config), sort_keys=True)
-    return f"{config.lanes}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return f"{config.lanes}-{_digest(text)[:8]}"
 
 
 def described(
@@ -102,16 +102,25 @@ def generated(name: str, config: Config) -> Design:
     ValueError where no unit is called so or it refuses the configuration; VerilogError where the
     design cannot be written as Verilog.
     """
-    found, kept = unit(name), f"{name}-{short_name(config)}"
-    key = hashlib.sha256(f"{SOURCES} {config}".encode()).hexdigest()
-    path = VERILOG / f"{kept}.json"
+    found = unit(name)
+    return kept(name, config, "", lambda: found.build(config))
+
+
+def kept(name: str, config: Config, more: str, make: Callable[[], wiring.Component]) -> Design:
+    """The design of what `make` gives, read back where it was made of all of this before."""
+    file = f"{name}-{short_name(config)}" + (f"-{_digest(more)[:8]}" if more else "")
+    key, path = _digest(f"{SOURCES} {config} {more}"), VERILOG / f"{file}.json"
     with locked(VERILOG / f".{path.name}.lock"):
         known = _read(path, key)
         if known is None:
-            stage(f"generating the Verilog of {kept}")
-            known = described(found.build(config), name, config)
+            stage(f"generating the Verilog of {file}")
+            known = described(make(), name, config)
             write_json(path, {"key": key} | asdict(known))
     return known
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _read(path: Path, key: str) -> Design | None:

@@ -22,7 +22,7 @@ from rtl.compile.image import Image
 from rtl.dma.bus import Bus
 from rtl.dma.share import CORE_ADDRESS_BITS
 from rtl.interface.config import Config
-from sim.design import SOURCES, Design, described, kept, short_name
+from sim.design import Design, kept
 from sim.machine.machine import MOST, SLVERR, Machine
 
 BASE = 0x4000_0000
@@ -32,9 +32,7 @@ START, ABORT = 1, 2
 @cache
 def design_of(config: Config, bus: Bus) -> Design:
     """The Verilog of the accelerator with DMA, read back where its sources are unchanged."""
-    name = f"{NAME}-{short_name(config)}-{bus.data_bits}-{bus.cores}"
-    facts = f"{SOURCES} {config} {bus}"
-    return kept(name, facts, lambda: described(with_dma(config, bus), NAME, config))
+    return kept(NAME, config, str(bus), lambda: with_dma(config, bus))
 
 
 class MemoryBoard(Machine):
