@@ -28,6 +28,8 @@ FIRST = ("ForSequenceClassification", "Model", "decoder", "euro", "yarn", "nomic
 FIRST += ("jina", "modern", "modern local", "T5", "T5 1.1", "CLIP projected", "Ernie task")
 FIRST += ("Chinese CLIP", "MPNet far", "Albert groups", "BertForMultipleChoice", "modern mean")
 SORTED = sorted(zoo.CASES, key=lambda case: not case.endswith(FIRST))
+#: Whose weights have the names and shapes of a classifier's, as in transformers.
+AS_CLASSES = ("modern choice", "modern words", "modern answer")
 
 
 def task_of(case: str) -> str | None:
@@ -52,7 +54,7 @@ def test_a_checkpoint_equals_transformers(case: str, tmp_path: Path) -> None:
     alone = [float_model.run(spec, checkpoint.arrays, text.ids, text.types) for text in texts]
     stacked = np.concatenate([np.atleast_2d(one) for one in alone])
     np.testing.assert_allclose(together, stacked, rtol=1e-4, atol=1e-4)
-    if not case.endswith("ForMultipleChoice") and case != "modern choice":  # one number, too
+    if not case.endswith("ForMultipleChoice") and case not in AS_CLASSES:
         unnamed = load(zoo.change(tmp_path, architectures=None), task_of(case))
         assert unnamed.spec == spec
         assert any("by its weights" in note for note in unnamed.notes)
@@ -62,7 +64,7 @@ def test_a_checkpoint_equals_transformers(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", SORTED)
 def test_golden_follows_a_checkpoint(case: str, tmp_path: Path) -> None:
     """With all remedies, with none and precisely; nothing saturates before its end."""
-    zoo.saved(tmp_path, case, std=0.2)
+    zoo.saved(tmp_path, case, std=0.1 if case == "Albert groups" else 0.2)  # of eight layers
     checkpoint = load(tmp_path, task_of(case))
     texts, others = (zoo.texts_of(checkpoint.spec, count, count) for count in (30, 12))
     for options in (
