@@ -16,7 +16,6 @@ import pytest
 import yaml
 
 from rtl.dma.bus import Bus
-from rtl.generate.package import data_sheet as sheets
 from rtl.generate.package import folder, waves
 from rtl.generate.package.constraints import constraints
 from rtl.generate.package.core import core
@@ -103,92 +102,6 @@ def test_the_banner() -> None:
         "without trace_* ports"
     )
     assert lines[2:] == ["// SPDX-License-Identifier: Apache-2.0", ""]
-
-
-RECORDED = """
-[[measured]]
-name = "synthesis.accelerator"
-date = 2026-01-02
-note = "A part and the tools."
-columns = ["lanes", "choices", "LUT4", "Fmax", "_options"]
-units = ["", "", "", "MHz", ""]
-rows = [[4, "", 1_234, 98.20, "x"], [8, "", 9_999, "", "x"]]
-more = [[4, "--ffn 20 --precise", 5_678, "", "x"]]
-"""
-
-
-def figures(config: Config, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The chapter of the data sheet by a file of this text; "" for none."""
-    file = tmp_path / f"{bool(text)}.toml"
-    monkeypatch.setattr(sheets, "MEASUREMENTS", file)
-    if text:
-        file.write_text(text)
-    sheet = data_sheet(made(), config, images={}, bench="b/")
-    return sheet.partition("## Resources and clock\n")[2].partition("## Latency")[0]
-
-
-def test_figures_are_those_of_the_lanes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = figures(Config(lanes=4), RECORDED, tmp_path, monkeypatch)
-    assert "A part and the tools. Recorded on 2026-01-02.\n" in said
-    assert "| lanes | choices | LUT4 | Fmax (MHz) |\n" in said
-    assert "| 4 | | 1,234 | 98.20 |\n| 4 | --ffn 20 --precise | 5,678 | |\n" in said
-    assert "9,999" not in said
-    assert "No figures were measured" not in said
-    assert "\n    make synth UNIT=accelerator LANES=4\n" in said
-
-
-@pytest.mark.parametrize(
-    ("config", "measured"),
-    [
-        (Config(lanes=4, ffn=20, precise=True), True),
-        (Config(lanes=4, ffn=20), False),
-        (Config(lanes=4, dsp_macs=3), False),
-        (Config(lanes=16), False),
-    ],
-)
-def test_what_was_not_measured_is_said(
-    config: Config, measured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for text in (RECORDED, ""):
-        said = figures(config, text, tmp_path, monkeypatch)
-        unmeasured = "No figures were measured in this configuration" in said
-        assert unmeasured != (measured and bool(text))
-        assert ("1,234" in said) == (bool(text) and config.lanes == 4)
-
-
-CLOCKS = {
-    (4, 98.2): "98.2 MHz; the slowest placement below reached 98.2 MHz.\n",
-    (4, 98.3): "98.3 MHz, more than the 98.2 MHz of the slowest placement below: generate with "
-    "`--clock-mhz 98` for that part.\n",
-    (8, 100): "100 MHz; no clock was measured in this configuration.\n",
-    (16, 100): "100 MHz; no clock was measured in this configuration.\n",
-}
-
-
-@pytest.mark.parametrize(("lanes", "mhz"), CLOCKS)
-def test_the_clock_of_the_constraints_is_compared_with_that_reached(
-    lanes: int, mhz: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "recorded.toml"
-    file.write_text(RECORDED)
-    for path in (file, tmp_path / "none.toml"):
-        monkeypatch.setattr(sheets, "MEASUREMENTS", path)
-        sheet = data_sheet(made(), Config(lanes=lanes), images={}, bench="b/", mhz=mhz)
-        said = CLOCKS[lanes, mhz] if path == file else f"{mhz:g} MHz; no clock was measured"
-        assert f"\nThe constraints ask for {said}" in sheet
-
-
-def test_figures_of_16_lanes_are_shown() -> None:
-    sheet = data_sheet(made(), Config(lanes=16, dsp_macs=61), images={}, bench="b/")
-    assert "| 16 | --dsp-macs 61 | 62,377 | 56,893 | 156 | 122 |" in sheet
-    assert "No figures were measured" not in sheet
-    plain = data_sheet(made(), Config(lanes=16), images={}, bench="b/")
-    assert "| 16 | --dsp-macs 61 | 62,377 |" in plain
-    with_dma = data_sheet(made(), Config(lanes=16), images={}, bench="b/", bus=Bus())
-    limits = with_dma.partition("## Limits\n")[2].partition("\n## ")[0]
-    assert "stands with their registers" in limits
-    assert "16 bytes" not in limits  # of the stream it is M
-    assert "without its memory side (DMA)" in with_dma
 
 
 @pytest.mark.parametrize("bus", [None, Bus(), Bus(cores=2)])

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64decode
 from dataclasses import dataclass, replace
 from html import unescape
 from html.parser import HTMLParser
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,18 +14,13 @@ from xml.etree import ElementTree
 from cli.command import Exit
 from cli.errors import Different
 from cli.page import template
-from cli.page.charts import distances, image
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from quant.calibrate import main as calibrate
-from rtl.interface.command import Opcode
 from sim import play, run
-from sim.activity import Lane, Operation, lanes, operations
+from sim.activity import Lane, lanes, operations
 from sim.cycles.model import Prediction, predict
-from sim.page import timeline
 from sim.page.report import failure_page, run_page, run_picture, stretches
 from sim.play import Verified
 from sim.reference import Reference
@@ -220,60 +213,6 @@ def test_words_of_a_vocabulary_are_only_text(one: Run) -> None:
     tags, before = ([tag for tag, _ in p.elements] for p in (page, Page(one.html)))
     assert {tag: tags.count(tag) for tag in tags} == {tag: before.count(tag) for tag in before}
     assert "</script>" in "".join(page.text)
-
-
-def test_columns_are_shares_of_their_cycles(one: Run) -> None:
-    array = one.lanes[0]
-    edges = np.linspace(0, len(array.each), 38).astype(np.int64)
-    found = timeline.shares(array.each, [s.kind for s in array.states], edges)
-    cycles = found.sum(axis=1) * 0
-    for row, shares in enumerate(found):
-        cycles[row] = (shares * np.diff(edges)).sum()
-    assert round(cycles[:2].sum()) == one.report["active"]
-    assert found.sum(axis=0).max() <= 1 + 1e-9
-
-
-@pytest.mark.parametrize(("layers", "merged"), [(5, False), (6, True), (12, True)])
-def test_from_six_layers_on_a_band_is_a_layer(layers: int, merged: bool) -> None:
-    names = [f"layer.{i}.{part}" for i in range(layers) for part in ("q", "attend", "ffn.sum")]
-    found = [
-        Operation(i, name, Opcode.LINEAR, 100 * i, 100 * i + 90)
-        for i, name in enumerate([*names, "head.0"])
-    ]
-    end = 100 * len(found)
-    shown = timeline.bands(found, timeline.Window(0, end))
-    if not merged:
-        assert shown == found
-        return
-    whole = [(f"layer.{i}", 300 * i, 300 * i + 290) for i in range(layers)]
-    assert [(one.name, one.first, one.last) for one in shown] == [
-        *whole,
-        ("head.0", end - 100, end - 10),
-    ]
-    assert timeline.bands(found, timeline.Window(0, 250)) == found[:3]  # nearer, operations again
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_distances_have_a_scale_on_both_sides(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    apart = rng.normal(0, 10.0 ** rng.uniform(-3, 4), 10 ** (1 + seed % 5))
-    texts = [e for e in ElementTree.fromstring(distances(apart, "x")) if e.tag == "text"]
-    below = [float(e.text or "") for e in texts if e.attrib["text-anchor"] == "middle"]
-    counts = [
-        int((e.text or "").replace(",", "")) for e in texts if e.attrib["text-anchor"] == "end"
-    ]
-    assert min(below) < 0 < max(below)
-    assert 0 in below
-    assert counts == [100**i for i in range(len(counts))]
-    most = np.histogram(apart, 41, (-np.abs(apart).max(), np.abs(apart).max()))[0].max()
-    assert counts[-1] <= most < 100 * counts[-1]
-
-
-def test_an_image_holds_its_matrix() -> None:
-    shares = np.linspace(0, 1, 15).reshape(3, 5)
-    content = BytesIO(b64decode(image(shares).removeprefix("data:image/png;base64,")))
-    alpha = np.asarray(Image.open(content))[..., 3]
-    assert np.abs(alpha / 255 - shares).max() <= 0.5 / 255
 
 
 def test_the_picture_stands_alone(one: Run) -> None:
