@@ -9,12 +9,15 @@ from sim.machine.board import design_of
 from sim.machine.machine import accelerator, library
 from tests.configs import CONFIGS
 from tests.sim.dma_subjects import BUS, limits
+from tests.verify.test_fuzz import EVERY
+from verify.fuzz.play import program
 from verify.fuzz.subject import config
 
 BUILDS = {
     "calibration": ensure,
     "machine": lambda: accelerator(CONFIGS["4"]),
-    "fuzzer": lambda: accelerator(config(4)),
+    "fuzzer": lambda: program(config(4)),
+    "every option": lambda: program(config(4, **EVERY)),
     "DMA": lambda: library(design_of(limits(4), BUS)),
 }
 
