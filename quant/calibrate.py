@@ -31,7 +31,7 @@ from golden.fast.watching import TracedEngine
 from golden.model import Model
 from quant import which
 from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, load, say
-from quant.foreign.proof import proving, said
+from quant.foreign.proof import proving, said, without_torch
 from quant.foreign.tokenizer import Tokens, placed, together
 from quant.foreign.tokenizer import encode as encode_text
 from quant.images import data as images
@@ -345,7 +345,7 @@ def calibrate(
 def _chosen(
     checkpoint: Checkpoint, texts: Sequence[Tokens], options: Options, bar: Bar
 ) -> tuple[Options, dict[str, float], Quantized, float]:
-    """As `choose` gives them; the model, and how alike to float. What was observed is forgotten."""
+    """As `choose` gives them; the model, and how alike to float."""
     first, observed = observe(checkpoint, texts, bar)
     spec, trials, made = checkpoint.spec, dict[str, float](), None
     if options.remedies is None:
@@ -353,9 +353,7 @@ def _chosen(
     else:
         useful = tuple(name for name in options.remedies if name in applicable(spec))
         options = replace(options, remedies=useful)
-    if first is not observed:
-        made = None  # by fewer texts
-    quantized, logits = made or quantize(observed, options)
+    quantized, logits = (first is observed and made) or quantize(observed, options)
     alike = likeness(spec, observed.texts, logits, quantized.logit_scale, observed.exact)
     return options, trials, with_tokens(quantized, checkpoint.arrays["embedding.token"]), alike
 
@@ -363,8 +361,7 @@ def _chosen(
 def save(quantized: Quantized, checkpoint: Checkpoint, out: Path) -> None:
     """The quantized model with its tokenizer or front end beside it: it can be used alone.
 
-    A checkpoint's path is kept as it was given where the folder of the call is above ``out``, from
-    which it is found again; else it is made absolute.
+    The checkpoint's path is kept as given where the folder of the call is above ``out``.
     """
     if not out.resolve().is_relative_to(Path.cwd()):
         quantized.info["checkpoint"]["directory"] = str(checkpoint.directory.absolute())
@@ -375,10 +372,7 @@ def save(quantized: Quantized, checkpoint: Checkpoint, out: Path) -> None:
 def calibrated(
     options: argparse.Namespace, tasks: Sequence[str] = TASKS
 ) -> tuple[Path, Path | None]:
-    """The folder of the integer model that a command's options name, and the checkpoint.
-
-    As `quant.which.model_of`, and calibrated first where it is missing, as `ensure`.
-    """
+    """What `quant.which.model_of` gives, calibrated first where it is missing, as by `ensure`."""
     folder, there, checkpoint = which.model_of(options)
     if there or checkpoint is None:
         return folder, checkpoint
@@ -410,10 +404,7 @@ def calibrate_into(
     options: argparse.Namespace,
     difference: Callable[[], float | None] = lambda: None,
 ) -> tuple[Quantized, dict[str, TensorError]]:
-    """Calibrate by the options of the command, and save the integer model in the folder ``out``.
-
-    difference: that to transformers' own model, asked for before anything is written.
-    """
+    """Calibrate by the command's options, ask for the proof's difference, and save into ``out``."""
     say(checkpoint)
     spec, data = checkpoint.spec, options.data or default_data(checkpoint.spec)
     layout = layout_of(options)
@@ -422,8 +413,8 @@ def calibrate_into(
     if len(texts) < FEW:
         few = f"{len(texts):,} {spec.inputs} are few: ranges that they do not reach are cut off"
         stage(f"warning: {few}; give {FEW} or more, {SAMPLES} are read by default")
-    source = {"data": data, "max_tokens": options.tokens}
-    source |= {"split": SPLIT} if data in images.NAMED else {}
+    named = {"split": SPLIT} if data in images.NAMED else {}
+    source = {"data": data, "max_tokens": options.tokens} | named
     choices = Options(remedies=options.remedies, precise=options.precise)
     quantized, errors = calibrate(checkpoint, texts, choices, source)
     quantized.info["checkpoint"]["difference"] = difference()
@@ -479,7 +470,8 @@ def calibrate_command(options: argparse.Namespace) -> None:
     if which.is_checkpoint(out):
         why = "is a checkpoint, whose tokenizer would be overwritten: name another folder"
         raise UserError(f"--out {out} {why}")
-    checkpoint = load(options.model, options.task)
+    with without_torch():
+        checkpoint = load(options.model, options.task)
     with proving(checkpoint) as difference:
         quantized, errors = calibrate_into(out, checkpoint, options, difference)
     proof = said(quantized.info["checkpoint"]["difference"], checkpoint)

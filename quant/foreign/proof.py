@@ -29,9 +29,7 @@ from quant.model.spec import CheckpointError, EncoderSpec, saying
 TOLERANCE = 1e-5
 """Of the largest difference beside the largest output. Equal models differ by 1e-7 or less."""
 
-_LENGTHS = re.compile(
-    r'"(?:original_max_position_embeddings|relative_attention_max_distance)": (\d+)'
-)
+_LENGTHS = re.compile(r'"(?:original_max_position_embeddings|\w+_max_distance)": (\d+)')
 """Options, as JSON, whose lengths those that are tried go beyond, as they do beyond windows."""
 _UNSEEN = re.compile(
     "dropout|initializer|_token_id$|^(sentence_transformers|auto_map|torch_dtype)$|^sbert_ce_"
@@ -101,6 +99,16 @@ def proving(checkpoint: Checkpoint) -> Iterator[Callable[[], float | None]]:
     spawn, ignored = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_IGN)
     with ProcessPoolExecutor(1, spawn, signal.signal, ignored) as pool:
         yield pool.submit(_difference, checkpoint.directory, checkpoint.asked).result
+
+
+@contextlib.contextmanager
+def without_torch() -> Iterator[None]:
+    """transformers finds no torch in the block, which it would import for its own decorators."""
+    with contextlib.ExitStack() as after:
+        if not {"torch", "transformers"} & sys.modules.keys():
+            sys.modules["torch"] = None  # type: ignore[assignment]
+            after.callback(sys.modules.pop, "torch")
+        yield
 
 
 def _difference(directory: Path, task: str | None) -> float | None:

@@ -207,3 +207,13 @@ def test_no_room_for_a_word_is_refused_at_the_door(labels: int, least: int, tmp_
     short = arrays | {name: arrays[name][:2].copy()}
     with pytest.raises(CheckpointError, match=rf"text is 2: it must be {least} or"):
         load(tiny.write(tmp_path / "short", config | {"max_position_embeddings": 2}, short))
+
+
+@pytest.mark.slow
+def test_a_calibration_needs_no_torch_of_its_own(tmp_path: Path) -> None:
+    """The proof has a process; what transformers is asked for before it imports none."""
+    model = str(tiny.write(tmp_path / "tiny", {"layer_norm_eps": None}))
+    code = "import sys; from pathlib import Path; from quant.foreign import checkpoint, proof\n"
+    code += "with proof.without_torch(): checkpoint.load(Path(sys.argv[1]))\n"
+    code += "assert {'transformers'} == {'torch', 'transformers'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code, model], check=True)
