@@ -131,7 +131,7 @@ def build(soc: SoCCore, folder: Path, serial: str, **arguments: Any) -> None:
 def free_port() -> int:
     """A port of this machine that nobody uses."""
     with socket.socket() as free:
-        free.bind(("localhost", 0))
+        free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
 
 
@@ -140,7 +140,7 @@ def served(folder: Path, line: int) -> Iterator[str]:
     """Run the simulation and litex_server on its line; the server's HOST:PORT."""
     port = free_port()
     server = [sys.executable, "-m", "litex.tools.litex_server", "--uart"]
-    server += ["--uart-port", f"socket://localhost:{line}", "--bind-port", str(port)]
+    server += ["--uart-port", f"socket://127.0.0.1:{line}", "--bind-port", str(port)]
     with contextlib.ExitStack() as stack:
         log = stack.enter_context((folder / "run.log").open("w"))
         for command, waits in (([str(Path("obj_dir", "Vsim"))], line), (server, port)):
@@ -155,7 +155,7 @@ def served(folder: Path, line: int) -> Iterator[str]:
             )
             stack.callback(process.kill)
             _await(waits, process, folder / "run.log")
-        yield f"localhost:{port}"
+        yield f"127.0.0.1:{port}"
 
 
 def _await(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

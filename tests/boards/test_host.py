@@ -140,7 +140,7 @@ def soc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Soc]:
     (project / "sdram_init.py").write_text(get_sdram_phy_py_header(settings, None))
     monkeypatch.setattr(host, "BUILD", tmp_path)
     soc = Soc(write_sample(tmp_path))
-    server = RemoteServer(soc, "localhost", free_port())
+    server = RemoteServer(soc, "127.0.0.1", free_port())
     server.open()
 
     def serve() -> None:
@@ -156,13 +156,13 @@ def soc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Soc]:
 
 def free_port() -> int:
     with socket.socket() as free:
-        free.bind(("localhost", 0))
+        free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
 
 
 def words_of(folder: Path, soc: Soc, *words: str) -> list[str]:
     common = ["--board", "board", "--quantized", str(folder / "model"), "--timeout", "1"]
-    common += ["--image", str(folder / "model.img"), "--server", f"localhost:{soc.port}"]
+    common += ["--image", str(folder / "model.img"), "--server", f"127.0.0.1:{soc.port}"]
     return [*common, *words]
 
 
@@ -198,7 +198,7 @@ def test_many_texts(soc: Soc, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 REFUSALS: dict[str, tuple[int, str]] = {
-    "no server": (3, "no litex_server at localhost:"),
+    "no server": (3, "no litex_server at 127.0.0.1:"),
     "dead": (3, "the board does not answer: is it on, is this its bitstream, and has litex_server"),
     "another board": (3, "no bert2rtl accelerator: its id is 0x00000000"),
     "other lanes": (3, "is for 4 lanes and 4 columns, the accelerator has 8 and 4"),
@@ -218,7 +218,7 @@ def test_refusals(name: str, soc: Soc, tmp_path: Path, capsys: pytest.CaptureFix
     csr = tmp_path / "board" / "csr.csv"
     match name:
         case "no server":
-            words[-2] = f"localhost:{free_port()}"
+            words[-2] = f"127.0.0.1:{free_port()}"
         case "dead":
             soc.dead = True
         case "another board":
