@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,7 +106,7 @@ def without_torch() -> Iterator[None]:
     """transformers finds no torch in the block, which it would import for its own decorators."""
     with contextlib.ExitStack() as after:
         if not {"torch", "transformers"} & sys.modules.keys():
-            sys.modules["torch"] = None  # type: ignore[assignment]
+            cast(dict[str, Any], sys.modules)["torch"] = None
             after.callback(sys.modules.pop, "torch")
         yield
 

@@ -18,9 +18,10 @@ from quant.foreign.proof import TOLERANCE, proved
 from quant.foreign.tokenizer import InputError, TextTokenizer, encode
 from quant.model import float_model
 from quant.model.distance import CAUSAL
-from quant.model.spec import EMBEDDING, TEXT_SIDE, CheckpointError, EncoderSpec
+from quant.model.spec import CLASSIFICATION, EMBEDDING, TEXT_SIDE, CheckpointError, EncoderSpec
 from quant.quantize.encoder import stand_in
 from quant.quantize.options import REMEDIES, Options
+from quant.quantize.quantizers import CalibrationError
 from tests.quant import tiny, zoo
 from tests.tiers import quick
 
@@ -29,7 +30,7 @@ FIRST += ("jina", "modern", "modern local", "T5", "T5 1.1", "CLIP projected", "E
 FIRST += ("Chinese CLIP", "MPNet far", "Albert groups", "BertForMultipleChoice", "modern mean")
 SORTED = sorted(zoo.CASES, key=lambda case: not case.endswith(FIRST))
 #: Whose weights have the names and shapes of a classifier's, as in transformers.
-AS_CLASSES = ("modern choice", "modern words", "modern answer")
+AS_CLASSES = ("modern words", "modern answer")
 
 
 def task_of(case: str) -> str | None:
@@ -54,10 +55,13 @@ def test_a_checkpoint_equals_transformers(case: str, tmp_path: Path) -> None:
     alone = [float_model.run(spec, checkpoint.arrays, text.ids, text.types) for text in texts]
     stacked = np.concatenate([np.atleast_2d(one) for one in alone])
     np.testing.assert_allclose(together, stacked, rtol=1e-4, atol=1e-4)
-    if not case.endswith("ForMultipleChoice") and case not in AS_CLASSES:
+    if not case.endswith("ForMultipleChoice") and case != "modern choice":  # one number, too
         unnamed = load(zoo.change(tmp_path, architectures=None), task_of(case))
-        assert unnamed.spec == spec
         assert any("by its weights" in note for note in unnamed.notes)
+        if case in AS_CLASSES:
+            assert (unnamed.spec.task, spec.task != CLASSIFICATION) == (CLASSIFICATION, True)
+            unnamed = load(tmp_path, spec.task)
+        assert unnamed.spec == spec
 
 
 @pytest.mark.slow
@@ -67,8 +71,11 @@ def test_golden_follows_a_checkpoint(case: str, tmp_path: Path) -> None:
     zoo.saved(tmp_path, case, std=0.2)
     checkpoint = load(tmp_path, task_of(case))
     texts, others = (zoo.texts_of(checkpoint.spec, count, count) for count in (30, 12))
-    # Through its eight layers, random ones, norms that centre grow beyond 16 bits.
-    every = REMEDIES[1:] if case == "Albert groups" else REMEDIES
+    every = REMEDIES
+    if case == "Albert groups":  # norms that are centred grow through its eight random layers
+        with pytest.raises(CalibrationError, match=r"layer\.7\.norm1: gamma or beta is too large"):
+            tiny.quantized(checkpoint, texts, Options(remedies=every))
+        every = REMEDIES[1:]
     for options in (
         Options(remedies=every),
         Options(remedies=()),
