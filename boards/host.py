@@ -183,10 +183,10 @@ def connected(address: str, project: Path, seconds: float) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run_command(lambda: _command(_parser().parse_args(arguments)))
+    return run_command(lambda: _command(parser().parse_args(arguments)))
 
 
-def _parser() -> Parser:
+def parser() -> Parser:
     result = Parser("boards.host", DESCRIPTION, EXAMPLES)
     result.add_argument("text", nargs="?", help="the text")
     result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
@@ -246,6 +246,11 @@ def _image(path: Path, texts: QuantizedModel, quantized: Path) -> bytes:
 
 
 def _command(options: argparse.Namespace) -> None:
+    run(options)
+
+
+def run(options: argparse.Namespace) -> list[list[int]]:
+    """Print what the board says of the texts; its integer logits of each."""
     if (options.text is None) == (options.data is None):
         raise UserError("give a text, or a file of texts with --data: one of the two")
     texts = QuantizedModel.load(options.quantized, None, floats=False)
@@ -298,6 +303,7 @@ def _command(options: argparse.Namespace) -> None:
             print(f"{task.said(values):12}  {' '.join(review.text.split())[:80]}")
     if options.data is not None:
         print(f"{len(found):,} texts in {seconds:.1f} s, with the line")
+    return [list(logits) for logits in found]
 
 
 if __name__ == "__main__":
