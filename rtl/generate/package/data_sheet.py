@@ -223,7 +223,6 @@ CONFIGURATION = """\
 lanes is N and columns M of the N x M array; tokens, hidden, ffn and labels are the limits of a
 model and its sequences; dsp_macs of the multipliers are built from DSPs; with precise it also takes
 activations of 16 bits; a model may have a position bias of as many as bias_heads heads, with
-windows also layers whose queries see the keys of a window alone, with rms_norm also RMSNorms, with
 gated also feed-forward networks with a gate, with rotary_pairs also rotary positions of as many
 pairs of channels. Any model within the limits runs: it comes with the command stream.
 """
