@@ -77,9 +77,12 @@ examples:
   python -m sim.cycles --lanes 8,16 --tokens 16,64,128 --play
   python -m sim.cycles --shape 12,768,3072 --lanes 32,64 --whole-last-layer
   python -m sim.cycles --shape 22,768,1152,rotary,gated,local --tokens 512 --lanes 16
-  python -m sim.cycles texts --data rotten-tomatoes --lanes 16 --stream-bytes 2,16
-  python -m sim.cycles dma --data-bits 32 --row-latency 50
 """
+KINDS = {
+    "": (DESCRIPTION, EXAMPLES),
+    "texts": (OF_TEXTS, "examples:\n  python -m sim.cycles texts --lanes 16 --stream-bytes 2,16\n"),
+    "dma": (OF_DMA, "examples:\n  python -m sim.cycles dma --data-bits 32 --row-latency 50\n"),
+}
 BATCH = 256
 TEXTS = 1000
 TOKENS = 128
@@ -102,15 +105,13 @@ def _shape(text: str) -> str:
 
 def _parser(kind: str = "") -> Parser:
     """Of `sim.cycles`, `sim.cycles texts` or `sim.cycles dma`."""
-    what = {"": DESCRIPTION, "texts": OF_TEXTS, "dma": OF_DMA}[kind]
-    shown = [line for line in EXAMPLES.splitlines(keepends=True) if kind in line or ":" in line]
-    result, many = Parser(f"sim.cycles {kind}".strip(), what, "".join(shown)), listed(positive)
+    result, many = Parser(f"sim.cycles {kind}".strip(), *KINDS[kind]), listed(positive)
     result.set_defaults(shape=None, stream_bytes=None, play=False, dma=kind == "dma")
     add_model_options(result)
     if kind != "texts":
         what = (
             "random integers of this shape in place of a model, heads of 64 channels: 12,768,3072 "
-            "is BERT-Base; ,bias adds MPNet's position bias, ,rotary,gated,local what ModernBERT has"
+            "is BERT-Base; ,bias adds MPNet's bias, ,rotary,gated,local what ModernBERT has"
         )
         result.add_argument("--shape", type=_shape, metavar="LAYERS,HIDDEN,FFN", help=what)
     lanes: Any = {"type": listed(lane_number), "default": [DEFAULT_LANES], "metavar": "N"}
@@ -242,7 +243,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
-    kind = given.pop(0) if given[:1] in (["texts"], ["dma"]) else ""
+    kind = given.pop(0) if given and given[0] in KINDS else ""
     run = _texts if kind == "texts" else _run
     return run_command(lambda: run(_parser(kind).parse_args(given)))
 
