@@ -61,7 +61,7 @@ calibrate: setup-sim  ## Quantize the shipped checkpoint into build/
 bench: setup-train setup-sim  ## Speed of golden beside Hugging Face, cycles of the Verilog, texts a second, BERT-Base
 	@$(RUN) -m train.bench $(ARGS)
 	@$(RUN) -m sim.cycles --lanes 4,8,16,32 --tokens 16,64,128,512 --whole-last-layer --play
-	@$(RUN) -m sim.cycles --batch 256 --data rotten-tomatoes --lanes 8,16,32,64
+	@$(RUN) -m sim.cycles texts --data rotten-tomatoes --lanes 8,16,32,64
 	@$(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32,64
 
 board-sim: setup-synth  ## A review on the SoC of a ULX3S in LiteX's simulation, by the host program of a board

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from amaranth.hdl import Array, Cat, Const, Elaboratable, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import connect, flipped
 
 from rtl.control.issuer import Issuer, one_hot
 from rtl.control.loader import Loader
@@ -28,6 +28,7 @@ from rtl.interface.ports.tiles import LogitLayout, Region
 from rtl.interface.tile import Operand, address_bits
 from rtl.interface.trace import Activity, AttentionTrace, trace
 from rtl.interface.word import activation_word, int8_word, stream_word
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import Memory, ReadPort, WritePort
 from rtl.primitives.pipeline import delay, register
 
@@ -44,7 +45,7 @@ class Banks(NamedTuple):
     b: Value
 
 
-class Engine(wiring.Component):
+class Engine(Unit):
     """Runs a command stream: loader, sequencer, issuer, array, epilogue, softmax and their buffers.
 
     Embedding rows, X16 and LayerNorm lie outside, so that the attention datapath alone is the same
@@ -63,39 +64,6 @@ class Engine(wiring.Component):
     so that Q, K, V and the context can be read and written in one cycle. What operand B may come
     from has c = M / N ways, since B is c words: those at its address in all ways. Operand A is the
     word of one way.
-
-    Members
-    -------
-    start : In, 1
-        Pulse: begin.
-    batch : In, Batch
-    length : In, LengthWrite
-    model : In, stream
-        Command stream.
-    awaits : Out, 1
-        See `Loader`.
-    norm, norm_parameter, norm_free, norm_progress
-        NORMs and their parameters, see `Loader` and `Issuer`.
-    row_tile_done : Out, 1
-        Pulse: one more row tile of X16 is complete.
-    mask : In, MaskWrite
-        Before the batch is ready.
-    rows, rows_write : Out, RowsFill; In, WritePort
-        EMBED, and the half in turn of the weights.
-    x8 : In, WritePort
-    x : Out, ResidualAccess
-    logit : Out, LogitWrite
-    logits : Out, LogitLayout
-    bank, bank_way : In, ReadPort; In
-        Reads the banks while the engine is quiet; with several ways this one.
-    context : Out, Region
-    limit : Out, Limit
-    error : Out, Error
-        See `Loader`; LIMIT too where the sequencer has left the banks.
-    finished : Out, 1
-        The stream has ended well and everything is written.
-    activity : Out, Activity
-    trace : Out, AttentionTrace
 
     Parameters
     ----------
@@ -128,37 +96,36 @@ class Engine(wiring.Component):
             else None
         )
         super().__init__(
-            {
-                "start": In(1),
-                "batch": In(Batch(config)),
-                "length": In(LengthWrite(config)),
-                "model": In(stream.Signature(stream_word(config.stream_width))),
-                "norm": Out(stream.Signature(NORM)),
-                "norm_parameter": Out(NormParameterWrite(config.hidden)),
-                "norm_free": In(1),
-                "norm_progress": In(NormProgress(config)),
-                "row_tile_done": Out(1),
-                "mask": In(MaskWrite(config.places)),
-                "rows": Out(RowsFill()),
-                "rows_write": In(WritePort(range(config.weight_words), word, config.ways)),
-                "x8": In(
-                    WritePort(
-                        range(config.x8_words), activation_word(n, config.precise), config.ways
-                    )
-                ),
-                "x": Out(ResidualAccess(config)),
-                "logit": Out(LogitWrite(config)),
-                "logits": Out(LogitLayout()),
-                "bank": In(ReadPort(address_bits(config), word)),
-                **({"bank_way": In(range(config.ways))} if config.ways > 1 else {}),
-                "context": Out(Region(config)),
-                "limit": Out(Limit(config)),
-                **({"awaits": Out(1)} if config.ways > 1 else {}),
-                "error": Out(Error),
-                "finished": Out(1),
-                "activity": Out(Activity()),
-                "trace": Out(AttentionTrace(config)),
-            }
+            start=In(1, "Pulse: begin."),
+            batch=In(Batch(config)),
+            length=In(LengthWrite(config)),
+            model=In(stream.Signature(stream_word(config.stream_width)), "Command stream."),
+            norm=Out(stream.Signature(NORM)),
+            norm_parameter=Out(NormParameterWrite(config.hidden)),
+            norm_free=In(1, "No NORM is queued or running."),
+            norm_progress=In(NormProgress(config)),
+            row_tile_done=Out(1, "Pulse: one more row tile of X16 is complete."),
+            mask=In(MaskWrite(config.places), "Before the batch is ready."),
+            rows=Out(RowsFill()),
+            rows_write=In(WritePort(range(config.weight_words), word, config.ways)),
+            x8=In(
+                WritePort(range(config.x8_words), activation_word(n, config.precise), config.ways)
+            ),
+            x=Out(ResidualAccess(config)),
+            logit=Out(LogitWrite(config)),
+            logits=Out(LogitLayout()),
+            bank=In(
+                ReadPort(address_bits(config), word),
+                "Reads the banks while the engine is quiet; with several ways this one.",
+            ),
+            **({"bank_way": In(range(config.ways), ...)} if config.ways > 1 else {}),
+            context=Out(Region(config)),
+            limit=Out(Limit(config)),
+            **({"awaits": Out(1, "See `Loader`.")} if config.ways > 1 else {}),
+            error=Out(Error, "See `Loader`; LIMIT too where the sequencer has left the banks."),
+            finished=Out(1, "The stream has ended well and everything is written."),
+            activity=Out(Activity()),
+            trace=Out(AttentionTrace(config)),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

@@ -31,15 +31,14 @@ class AttendWalker(Walker):
         With windows S(i) and C(i) have the row tiles of keys from i - ceil(before / N) to
         i + ceil(after / N) alone, and the first of them is key 0 of the softmax. With FIRST_TILE
         S goes on to the last row tile of the sequence, behind which the next one begins.
-
-    Members
-    -------
-    window : In, WindowSides
-        With windows; from `begin` on.
     """
 
     def __init__(self, config: Config) -> None:
-        sides = {"window": In(WindowSides(config.tokens))} if config.windows else {}
+        sides = (
+            {"window": In(WindowSides(config.tokens), "With windows; from `begin` on.")}
+            if config.windows
+            else {}
+        )
         super().__init__(config, **sides)
 
     def elaborate(self, platform: object) -> Elaboratable:

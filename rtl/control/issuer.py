@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value, ValueLike
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data, stream
 
 from rtl.datapath.schedule import TURNED_LATE
 from rtl.interface.config import Config
@@ -12,53 +11,33 @@ from rtl.interface.ports.loading import Release
 from rtl.interface.ports.tiles import Factors, Operands, TileEnd
 from rtl.interface.tile import BANKS, Operand, Tile, last_drained
 from rtl.interface.trace import Activity, Stall
+from rtl.primitives.members import In, Out, Unit
 
 
-class Issuer(wiring.Component):
+class Issuer(Unit):
     """Presents one address a cycle for operand A and one for operand B, K of them a tile.
 
     A tile starts as soon as its weight buffer is loaded, its row tile of X8 is normalised and its
     softmax pass has finished, in the cycle after the previous tile's last operand at the earliest;
     its last operand comes after that of the previous tile by at least the cycles in which that one
     drains. Nothing stalls a tile that has started.
-
-    Members
-    -------
-    i : In, stream of Tile
-        In order.
-    weights_ready : In, 2
-        A bit for each weight buffer: its weights and parameters are there.
-    release : Out, Release
-        The weight buffer's last word has been read.
-    normalised : In, 1
-        The row tile of X8 that the tile of `i` reads is.
-    softmax_finished : In, 1
-        Pulse: one more head and row tile may be read by its context.
-    done : In, 1
-        Pulse: the epilogue has written a tile.
-    o : Out, Operands
-    tile : Out, TileEnd
-        The tile in hand.
-    activity : Out, Activity
-    quiet : Out, 1
-        No tile is in hand or being drained.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         super().__init__(
-            {
-                "i": In(stream.Signature(Tile(config))),
-                "weights_ready": In(2),
-                "release": Out(Release()),
-                "normalised": In(1),
-                "softmax_finished": In(1),
-                "done": In(1),
-                "o": Out(Operands(config)),
-                "tile": Out(TileEnd(config)),
-                "activity": Out(Activity()),
-                "quiet": Out(1),
-            }
+            i=In(stream.Signature(Tile(config)), "In order."),
+            weights_ready=In(
+                2, "A bit for each weight buffer: its weights and parameters are there."
+            ),
+            release=Out(Release(), "The weight buffer's last word has been read."),
+            normalised=In(1, "The row tile of X8 that the tile of `i` reads is."),
+            softmax_finished=In(1, "Pulse: one more head and row tile may be read by its context."),
+            done=In(1, "Pulse: the epilogue has written a tile."),
+            o=Out(Operands(config)),
+            tile=Out(TileEnd(config), "The tile in hand."),
+            activity=Out(Activity()),
+            quiet=Out(1, "No tile is in hand or being drained."),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib import data, stream
+from amaranth.lib.wiring import connect, flipped
 
 from rtl.control.crc import Crc
 from rtl.control.payload import BiasWriter, NormWriter, RotaryWriter, TableWriter, TileWriter
@@ -31,6 +31,7 @@ from rtl.interface.ports.loading import (
 )
 from rtl.interface.tile import NORM_INDEX_BITS
 from rtl.interface.word import stream_word
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.pipeline import register
 
 STATES = (
@@ -55,7 +56,7 @@ Move = tuple[str, Value, str]
 Writer = TileWriter | TableWriter | BiasWriter | RotaryWriter | NormWriter
 
 
-class Loader(wiring.Component):
+class Loader(Unit):
     """Checks descriptors, hands operations on, and has their payloads written.
 
     A descriptor is taken word by word, its CRC and `Rules` are looked at in the next cycle, with
@@ -63,44 +64,6 @@ class Loader(wiring.Component):
     does. A table waits until its
     last user has drained, a NORM until the one before it has finished, an operation until the
     sequencer takes it; then `rtl.control.payload` has the words.
-
-    Members
-    -------
-    start
-        Pulse: begin to read a stream. The unit is in reset before, and is reset to try again.
-    model
-        The command stream.
-    awaits
-        With several ways: no word of it is there, and one is needed. With one way that is what
-        `model.ready` without `model.valid` says.
-    operation
-        Checked EMBED, LINEAR and ATTEND descriptors for the sequencer.
-    norm
-        NORMs with their parameters loaded.
-    weight : Out, WeightWrite
-    parameter : Out, ParameterWrite
-    table : Out, TableWrite
-    bias : Out, BiasWrite
-        With a position bias.
-    rotary : Out, RotaryWrite
-        With rotary positions.
-    norm_parameter : Out, NormParameterWrite
-    weights_ready
-        A bit for each half that is loaded.
-    release : In, Release
-        The weights of a half have been read.
-    parameter_release : In, Release
-        The parameters of a half have been used.
-    table_done
-        Pulse: an operation that uses the table has drained.
-    norm_free
-        No NORM is queued or running.
-    rows : Out, RowsFill
-    limit : Out, Limit
-    end
-        The stream has ended well: END's CRC is good and its last word was `last`.
-    error
-        Not NONE from the first failure on; the unit then takes no more words.
 
     Parameters
     ----------
@@ -111,28 +74,55 @@ class Loader(wiring.Component):
     def __init__(self, config: Config) -> None:
         self.config = config
         super().__init__(
-            {
-                "start": In(1),
-                "model": In(stream.Signature(stream_word(config.stream_width))),
-                **({"awaits": Out(1)} if config.ways > 1 else {}),
-                "operation": Out(stream.Signature(OPERATION)),
-                "norm": Out(stream.Signature(NORM)),
-                "weight": Out(WeightWrite(config)),
-                "parameter": Out(ParameterWrite(config)),
-                "table": Out(TableWrite(config.precise)),
-                **({"bias": Out(BiasWrite(config))} if config.bias_heads else {}),
-                **({"rotary": Out(RotaryWrite(config))} if config.rotary_pairs else {}),
-                "norm_parameter": Out(NormParameterWrite(config.hidden)),
-                "weights_ready": Out(2),
-                "release": In(Release()),
-                "parameter_release": In(Release()),
-                "table_done": In(1),
-                "norm_free": In(1),
-                "rows": Out(RowsFill()),
-                "limit": Out(Limit(config)),
-                "end": Out(1),
-                "error": Out(Error),
-            }
+            start=In(
+                1,
+                "Pulse: begin to read a stream. The unit is in reset before, and is reset to try "
+                "again.",
+            ),
+            model=In(stream.Signature(stream_word(config.stream_width)), "The command stream."),
+            **(
+                {
+                    "awaits": Out(
+                        1,
+                        "With several ways: no word of it is there, and one is needed. With one "
+                        "way that is what `model.ready` without `model.valid` says.",
+                    )
+                }
+                if config.ways > 1
+                else {}
+            ),
+            operation=Out(
+                stream.Signature(OPERATION),
+                "Checked EMBED, LINEAR and ATTEND descriptors for the sequencer.",
+            ),
+            norm=Out(stream.Signature(NORM), "NORMs with their parameters loaded."),
+            weight=Out(WeightWrite(config)),
+            parameter=Out(ParameterWrite(config)),
+            table=Out(TableWrite(config.precise)),
+            **(
+                {"bias": Out(BiasWrite(config), "With a position bias.")}
+                if config.bias_heads
+                else {}
+            ),
+            **(
+                {"rotary": Out(RotaryWrite(config), "With rotary positions.")}
+                if config.rotary_pairs
+                else {}
+            ),
+            norm_parameter=Out(NormParameterWrite(config.hidden)),
+            weights_ready=Out(2, "A bit for each half that is loaded."),
+            release=In(Release(), "The weights of a half have been read."),
+            parameter_release=In(Release(), "The parameters of a half have been used."),
+            table_done=In(1, "Pulse: an operation that uses the table has drained."),
+            norm_free=In(1, "No NORM is queued or running."),
+            rows=Out(RowsFill()),
+            limit=Out(Limit(config)),
+            end=Out(
+                1, "The stream has ended well: END's CRC is good and its last word was `last`."
+            ),
+            error=Out(
+                Error, "Not NONE from the first failure on; the unit then takes no more words."
+            ),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, ValueLike, unsigned
 from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
 
 from rtl.interface.command import NORM_PLANES, PARAMETER_PLANES, TABLE_BYTES
 from rtl.interface.config import Config, power_of_two
@@ -17,10 +16,11 @@ from rtl.interface.ports.loading import (
     WeightWrite,
 )
 from rtl.interface.word import int16_word
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import WritePort
 
 
-class TileWriter(wiring.Component):
+class TileWriter(Unit):
     """Weights and parameters of a LINEAR, into the halves of their double buffers in turn.
 
     A column tile is the weights of K inputs and 7 byte planes, each part once its half is released.
@@ -28,64 +28,35 @@ class TileWriter(wiring.Component):
     part by part, N channels a cycle. TRANSPOSED tiles have N channels, in the first way, and come
     part by part. The embedding rows of an EMBED fill the weight halves in the same turn, from
     elsewhere.
-
-    Members
-    -------
-    begin, length, columns : In
-        Pulse: a LINEAR of `columns` comes; its K, stable until `done`.
-    transposed : In, 1
-        With several ways: it is TRANSPOSED; stable until `done`.
-    i : In, stream of N bytes
-        A part of a word of the command stream.
-    whole : In, M bytes
-        With several ways: the word; valid as `i`.
-    part : In
-        With several ways: the number of the part.
-    takes_whole : Out, 1
-        With several ways: `i` takes all parts at once.
-    ends : Out, 1
-        With several ways: what `i` takes is the LINEAR's last.
-    weight, parameter : Out, WeightWrite, ParameterWrite
-    release, parameter_release : In, Release
-    free : Out, 1
-        The weight half in turn may be filled.
-    filled : In, 1
-        Pulse: it was filled from elsewhere.
-    ready : Out, 2
-        A bit for each weight half that is full.
-    done : Out, 1
-        Pulse: the LINEAR's last word is taken.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         n = config.lanes
         super().__init__(
-            {
-                "begin": In(1),
-                "length": In(16),
-                "columns": In(16),
-                **(self._wide() if config.ways > 1 else {}),
-                "i": In(stream.Signature(unsigned(8 * n))),
-                "weight": Out(WeightWrite(config)),
-                "parameter": Out(ParameterWrite(config)),
-                "release": In(Release()),
-                "parameter_release": In(Release()),
-                "free": Out(1),
-                "filled": In(1),
-                "ready": Out(2),
-                "done": Out(1),
-            }
+            begin=In(1, "Pulse: a LINEAR of `columns` comes; its K, stable until `done`."),
+            length=In(16, ...),
+            columns=In(16, ...),
+            **(self._wide() if config.ways > 1 else {}),
+            i=In(stream.Signature(unsigned(8 * n)), "A part of a word of the command stream."),
+            weight=Out(WeightWrite(config)),
+            parameter=Out(ParameterWrite(config)),
+            release=In(Release()),
+            parameter_release=In(Release()),
+            free=Out(1, "The weight half in turn may be filled."),
+            filled=In(1, "Pulse: it was filled from elsewhere."),
+            ready=Out(2, "A bit for each weight half that is full."),
+            done=Out(1, "Pulse: the LINEAR's last word is taken."),
         )
 
     def _wide(self) -> dict[str, wiring.Member]:
         """What several ways need."""
         return {
-            "transposed": In(1),
-            "whole": In(8 * self.config.stream_width),
-            "part": In(range(self.config.ways)),
-            "takes_whole": Out(1),
-            "ends": Out(1),
+            "transposed": In(1, "With several ways: it is TRANSPOSED; stable until `done`."),
+            "whole": In(8 * self.config.stream_width, "With several ways: the word; valid as `i`."),
+            "part": In(range(self.config.ways), "With several ways: the number of the part."),
+            "takes_whole": Out(1, "With several ways: `i` takes all parts at once."),
+            "ends": Out(1, "With several ways: what `i` takes is the LINEAR's last."),
         }
 
     def elaborate(self, platform: object) -> Elaboratable:
@@ -165,30 +136,23 @@ class TileWriter(wiring.Component):
         return m
 
 
-class TableWriter(wiring.Component):
+class TableWriter(Unit):
     """A table of 256 bytes, a word in N + 1 cycles: it is held while its bytes are written.
 
     With `precise` a table of low halves may follow it.
-
-    Members
-    -------
-    wide : In, 1
-        It does; stable until `done`. With `precise` only.
-    i : In, stream of N bytes
-    o : Out, TableWrite
-    done : Out, 1
-        Pulse: the last byte is written.
     """
 
     def __init__(self, lanes: int, precise: bool = False) -> None:
         self.lanes, self.precise = lanes, precise
         super().__init__(
-            {
-                "i": In(stream.Signature(unsigned(8 * lanes))),
-                "o": Out(TableWrite(precise)),
-                "done": Out(1),
-                **({"wide": In(1)} if precise else {}),
-            }
+            i=In(stream.Signature(unsigned(8 * lanes))),
+            o=Out(TableWrite(precise)),
+            done=Out(1, "Pulse: the last byte is written."),
+            **(
+                {"wide": In(1, "It does; stable until `done`. With `precise` only.")}
+                if precise
+                else {}
+            ),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:
@@ -216,31 +180,20 @@ class TableWriter(wiring.Component):
         return m
 
 
-class BiasWriter(wiring.Component):
+class BiasWriter(Unit):
     """The position bias, N values in two byte planes; a cycle more at its end.
 
     Of each head come the words 1 - R to R, R its row tiles.
-
-    Members
-    -------
-    heads, row_tiles : In
-        From 1; stable until `done`.
-    i : In, stream of N bytes
-    o : Out, BiasWrite
-    done : Out, 1
-        Pulse: the last word is written.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         super().__init__(
-            {
-                "heads": In(8),
-                "row_tiles": In(16),
-                "i": In(stream.Signature(unsigned(8 * config.lanes))),
-                "o": Out(BiasWrite(config)),
-                "done": Out(1),
-            }
+            heads=In(8, "From 1; stable until `done`."),
+            row_tiles=In(16, ...),
+            i=In(stream.Signature(unsigned(8 * config.lanes))),
+            o=Out(BiasWrite(config)),
+            done=Out(1, "Pulse: the last word is written."),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:
@@ -276,7 +229,7 @@ class BiasWriter(wiring.Component):
         return m
 
 
-class RotaryWriter(wiring.Component):
+class RotaryWriter(Unit):
     """The tables of rotary positions, N values in two byte planes; a cycle more at their end.
 
     Of each channel of a pair (cos, sin) come `row_tiles` words, see `Rotary`.
@@ -285,28 +238,19 @@ class RotaryWriter(wiring.Component):
     ----------
     lanes, pairs, row_tiles
         Those of `Rotary`.
-
-    Members
-    -------
-    pairs, row_tiles : In
-        From 1; stable until `done`.
-    i : In, stream of N bytes
-    o : Out, WritePort
-        As the memory of `Rotary` takes it.
-    done : Out, 1
-        Pulse: the last word is written.
     """
 
     def __init__(self, lanes: int, pairs: int, row_tiles: int) -> None:
         self.lanes, self.channels, self.row_words = lanes, 2 * pairs, power_of_two(row_tiles)
         super().__init__(
-            {
-                "pairs": In(16),
-                "row_tiles": In(16),
-                "i": In(stream.Signature(unsigned(8 * lanes))),
-                "o": Out(WritePort(range(self.channels * self.row_words), int16_word(lanes))),
-                "done": Out(1),
-            }
+            pairs=In(16, "From 1; stable until `done`."),
+            row_tiles=In(16, ...),
+            i=In(stream.Signature(unsigned(8 * lanes))),
+            o=Out(
+                WritePort(range(self.channels * self.row_words), int16_word(lanes)),
+                "As the memory of `Rotary` takes it.",
+            ),
+            done=Out(1, "Pulse: the last word is written."),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:
@@ -342,34 +286,21 @@ class RotaryWriter(wiring.Component):
         return m
 
 
-class NormWriter(wiring.Component):
+class NormWriter(Unit):
     """gamma, beta and shifts of N channels in 6 + N cycles: byte planes are held while written.
 
     The plane of shifts, where there is one, is taken in the cycle in which its first channel is
     written, so that it costs no cycle.
-
-    Members
-    -------
-    channels : In
-        Stable until `done`.
-    shifts : In, 1
-        There is a plane of shifts; without it all are 8. Stable until `done`.
-    i : In, stream of N bytes
-    o : Out, NormParameterWrite
-    done : Out, 1
-        Pulse: the last channel is written.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         super().__init__(
-            {
-                "channels": In(16),
-                "shifts": In(1),
-                "i": In(stream.Signature(unsigned(8 * config.lanes))),
-                "o": Out(NormParameterWrite(config.hidden)),
-                "done": Out(1),
-            }
+            channels=In(16, "Stable until `done`."),
+            shifts=In(1, "There is a plane of shifts; without it all are 8. Stable until `done`."),
+            i=In(stream.Signature(unsigned(8 * config.lanes))),
+            o=Out(NormParameterWrite(config.hidden)),
+            done=Out(1, "Pulse: the last channel is written."),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

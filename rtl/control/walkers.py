@@ -6,7 +6,6 @@ from typing import Any
 
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
 
 from rtl.control.bounds import Area, offset_bits
 from rtl.interface.command import BANK_SHIFT, Opcode
@@ -14,6 +13,7 @@ from rtl.interface.config import Config
 from rtl.interface.operation import OPERATION, fields
 from rtl.interface.ports.batch import Batch
 from rtl.interface.tile import Epilogue, Operand, Tile, address_bits
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.pipeline import unreset
 
 
@@ -39,59 +39,44 @@ def measured(length: data.View, tokens: Value, lanes: int) -> list[Any]:
     ]
 
 
-class Walker(wiring.Component):
+class Walker(Unit):
     """Makes the tiles of one operation, one a cycle at most.
 
     All addresses are sums in registers; nothing is multiplied.
-
-    Members
-    -------
-    begin : In, 1
-        Pulse: the first tile of `operation` comes in the next cycle.
-    operation : In, OPERATION
-        Stable from `begin` to `done`.
-    batch : In, Batch
-    number : Out
-        A sequence, out of a register; 0 between operations.
-    length : In, Length
-        Of it, in the same cycle.
-    first, second : In, Length
-        Of the first two, out of registers.
-    gathered : In, 1
-        The first token of each sequence was gathered: FIRST_TILE is their row tiles.
-    weight_base : In
-        Address of the weight half in turn.
-    o : Out, stream of Tile
-        In order; norm_index, operation and tag.weight_buffer are the sequencer's to fill in.
-    areas : Out, Array(Area, 2)
-        What the tile of `o` reads and writes in the activation banks.
-    passes : Out, 1
-        No tile is offered, the row tile of `areas` is passed; it must lie in the banks, too.
-    half_done : Out, 1
-        Pulse: the tile is the last that uses the weight half.
-    done : Out, 1
-        Pulse: the operation's last tile is taken.
     """
 
     def __init__(self, config: Config, **more: wiring.Member) -> None:
         self.config = config
         self.width = max(address_bits(config), offset_bits(config))
         super().__init__(
-            {
-                "begin": In(1),
-                "operation": In(OPERATION),
-                "batch": In(Batch(config)),
-                "number": Out(range(config.row_tiles)),
-                **{name: In(Length(config)) for name in ("length", "first", "second")},
-                "gathered": In(1),
-                "weight_base": In(address_bits(config)),
-                "o": Out(stream.Signature(Tile(config))),
-                "areas": Out(data.ArrayLayout(Area(config), 2)),
-                "passes": Out(1),
-                "half_done": Out(1),
-                "done": Out(1),
-                **more,
-            }
+            begin=In(1, "Pulse: the first tile of `operation` comes in the next cycle."),
+            operation=In(OPERATION, "Stable from `begin` to `done`."),
+            batch=In(Batch(config)),
+            number=Out(
+                range(config.row_tiles), "A sequence, out of a register; 0 between operations."
+            ),
+            length=In(Length(config), "Of it, in the same cycle."),
+            first=In(Length(config), "Of the first two sequences, out of registers."),
+            second=In(Length(config), ...),
+            gathered=In(
+                1, "The first token of each sequence was gathered: FIRST_TILE is their row tiles."
+            ),
+            weight_base=In(address_bits(config), "Address of the weight half in turn."),
+            o=Out(
+                stream.Signature(Tile(config)),
+                "In order; the sequencer fills in norm_index, operation and tag.weight_buffer.",
+            ),
+            areas=Out(
+                data.ArrayLayout(Area(config), 2),
+                "What the tile of `o` reads and writes in the activation banks.",
+            ),
+            passes=Out(
+                1,
+                "No tile is offered, the row tile of `areas` is passed; it must lie in the banks.",
+            ),
+            half_done=Out(1, "Pulse: the tile is the last that uses the weight half."),
+            done=Out(1, "Pulse: the operation's last tile is taken."),
+            **more,
         )
 
     def start(self, m: Module) -> Signal:

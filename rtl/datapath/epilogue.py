@@ -17,8 +17,8 @@ from amaranth.hdl import (
     signed,
     unsigned,
 )
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib import data
+from amaranth.lib.wiring import connect, flipped
 
 from rtl.datapath.activation import ActivationTable
 from rtl.datapath.requantize import Requantize
@@ -57,6 +57,7 @@ from rtl.interface.ports.tiles import Multiplier, TileEnd, WindowSides
 from rtl.interface.tile import Epilogue as Kind
 from rtl.interface.tile import Tag, address_bits, last_drained
 from rtl.interface.word import activation_word
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import DistributedMemory, WritePort
 from rtl.primitives.pipeline import delay, register, stages
 from rtl.primitives.saturate import saturate
@@ -65,45 +66,12 @@ UNIT_M, UNIT_S = 1 << 15, 15  # 2^15 * 2^-15: the embedding is requantized by 1
 BYTE_PLANE = data.StructLayout({"bias": signed(32), "m": unsigned(16), "s": unsigned(8)})
 
 
-class Epilogue(wiring.Component):
+class Epilogue(Unit):
     """Bias, requantize, then table, residual, score, context or logits, a column a cycle.
 
     `rtl.datapath.schedule` says what happens in which cycle.
 
     A column that the tile does not write (`tag.columns`, `tag.skipped`) is computed and dropped.
-
-    Members
-    -------
-    tile : In, TileEnd
-        Cycle 0 of a tile and its fields.
-    column : In, Array(signed(acc_bits))
-        The array's output.
-    parameter : In, ParameterWrite
-    table : In, TableWrite
-    rotary : In, RotaryWrite
-        With rotary positions. Pairs of columns that are turned are written `TURNED_LATE` cycles
-        later than others, and their tile counts as many columns more, which are dropped.
-    score_multiplier : In, Multiplier
-        Of the scores.
-    window : In, WindowSides
-        With windows: of the scores.
-    row : Out, RowScales
-        The multipliers of the queries, from the softmax.
-    bank : Out, WritePort
-        Of the activation banks; `en` has a bit for each way.
-    x : Out, ResidualAccess
-    gate : Out, GateRead
-        With gates.
-    score : Out, ScoreColumn
-        For the softmax.
-    place : Out, BiasPlace
-        With a position bias: of a score, `PositionBias.ahead` cycles before it.
-    logit : Out, LogitWrite
-    done, row_tile_done, table_done : Out, 1
-        Pulses in the cycle of a tile's last bank write slot: the tile is written; it completed a
-        row tile of X16; it was the last user of the activation table.
-    parameter_release : Out, Release
-        The tile was the last that needs the parameters of this half.
 
     Parameters
     ----------
@@ -132,28 +100,59 @@ class Epilogue(wiring.Component):
         self.activation = ActivationTable(n)
         self.low_activation = ActivationTable(n) if config.precise else None
         super().__init__(
-            {
-                "tile": In(TileEnd(config)),
-                "column": In(data.ArrayLayout(signed(config.acc_bits), n)),
-                "parameter": In(ParameterWrite(config)),
-                "table": In(TableWrite(config.precise)),
-                **({"rotary": In(RotaryWrite(config))} if config.rotary_pairs else {}),
-                "score_multiplier": In(Multiplier()),
-                **({"window": In(WindowSides(config.tokens))} if config.windows else {}),
-                "row": Out(RowScales(n)),
-                "bank": Out(
-                    WritePort(address_bits(config), activation_word(n, config.precise), config.ways)
-                ),
-                "x": Out(ResidualAccess(config)),
-                **({"gate": Out(GateRead(config))} if config.gated else {}),
-                "score": Out(ScoreColumn(n, config.tokens, config.places, config.windows)),
-                **({"place": Out(bias_place(config))} if config.bias_heads else {}),
-                "logit": Out(LogitWrite(config)),
-                "done": Out(1),
-                "row_tile_done": Out(1),
-                "table_done": Out(1),
-                "parameter_release": Out(Release()),
-            }
+            tile=In(TileEnd(config), "Cycle 0 of a tile and its fields."),
+            column=In(data.ArrayLayout(signed(config.acc_bits), n), "The array's output."),
+            parameter=In(ParameterWrite(config)),
+            table=In(TableWrite(config.precise)),
+            **(
+                {
+                    "rotary": In(
+                        RotaryWrite(config),
+                        "With rotary positions. Pairs of columns that are turned are written "
+                        "`TURNED_LATE` cycles later than others, and their tile counts as many "
+                        "columns more, which are dropped.",
+                    )
+                }
+                if config.rotary_pairs
+                else {}
+            ),
+            score_multiplier=In(Multiplier(), "Of the scores."),
+            **(
+                {"window": In(WindowSides(config.tokens), "With windows: of the scores.")}
+                if config.windows
+                else {}
+            ),
+            row=Out(RowScales(n), "The multipliers of the queries, from the softmax."),
+            bank=Out(
+                WritePort(address_bits(config), activation_word(n, config.precise), config.ways),
+                "Of the activation banks; `en` has a bit for each way.",
+            ),
+            x=Out(ResidualAccess(config)),
+            **({"gate": Out(GateRead(config), "With gates.")} if config.gated else {}),
+            score=Out(
+                ScoreColumn(n, config.tokens, config.places, config.windows), "For the softmax."
+            ),
+            **(
+                {
+                    "place": Out(
+                        bias_place(config),
+                        "With a position bias: of a score, `PositionBias.ahead` cycles before it.",
+                    )
+                }
+                if config.bias_heads
+                else {}
+            ),
+            logit=Out(LogitWrite(config)),
+            done=Out(
+                1,
+                "Pulses in the cycle of a tile's last bank write slot: the tile is written; it "
+                "completed a row tile of X16; it was the last user of the activation table.",
+            ),
+            row_tile_done=Out(1, ...),
+            table_done=Out(1, ...),
+            parameter_release=Out(
+                Release(), "The tile was the last that needs the parameters of this half."
+            ),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

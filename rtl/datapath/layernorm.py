@@ -3,8 +3,7 @@
 from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data
 
 from rtl.datapath.norm_lane import NormLane
 from rtl.datapath.requantize import MAX_LANES
@@ -20,6 +19,7 @@ from rtl.datapath.row_constants import (
 from rtl.interface.ports.datapath import SharedRead
 from rtl.interface.ports.loading import NormParameterWrite
 from rtl.interface.word import int8_word, int16_word
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import READ_LATENCY, Memory
 from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register, stages
@@ -69,7 +69,7 @@ class Flags(NamedTuple):
     last: list[Any]
 
 
-class LayerNorm(wiring.Component):
+class LayerNorm(Unit):
     """y = saturate(round_shift(n * gamma + beta, shift), 16), n = (z - mean) / deviation.
 
     docs/numerics.md section 7. A row tile is read twice, one channel of `lanes` tokens a cycle:
@@ -100,26 +100,6 @@ class LayerNorm(wiring.Component):
     rms
         Operations may be RMSNorms, which take S1 as 0.
 
-    Members
-    -------
-    parameter : In, NormParameterWrite
-    start : In, 1
-        Starts an operation; not while busy. channels (H), tiles, shift (1..31) and epsilon (E)
-        are sampled with it.
-    rms : In, 1
-        With the parameter alone: an RMSNorm, H <= 1023; sampled with start.
-    available : In
-        How many row tiles of the operation may be read. From the cycle after start on; it grows.
-    x : Out, SharedRead
-        Reads of word (row tile r, channel c) at address r * channels + c.
-    y_en, y_address, y, y8 : Out
-        A normalised word, `latency` cycles after the x.en of its second read, and
-        y8 = saturate(round_shift(y, operand_shift of the channel), 8).
-    finished : Out
-        Row tiles whose words have all been written, in earlier cycles. Reset by start.
-    busy : Out, 1
-        From the cycle after start until finished equals tiles.
-
     Attributes
     ----------
     latency
@@ -143,23 +123,47 @@ class LayerNorm(wiring.Component):
         self.constants_latency = constants_latency(lanes)
         words, tiles = range(hidden * row_tiles), range(row_tiles + 1)
         super().__init__(
-            {
-                "parameter": In(NormParameterWrite(hidden)),
-                "start": In(1),
-                "channels": In(range(hidden + 1)),
-                "tiles": In(tiles),
-                "shift": In(5),
-                "epsilon": In(EPSILON),
-                **({"rms": In(1)} if rms else {}),
-                "available": In(tiles),
-                "x": Out(SharedRead(words, lanes)),
-                "y_en": Out(1),
-                "y_address": Out(words),
-                "y": Out(int16_word(lanes)),
-                "y8": Out(int8_word(lanes)),
-                "finished": Out(tiles),
-                "busy": Out(1),
-            }
+            parameter=In(NormParameterWrite(hidden)),
+            start=In(
+                1,
+                "Starts an operation; not while busy. channels (H), tiles, shift (1..31) and "
+                "epsilon (E) are sampled with it.",
+            ),
+            channels=In(range(hidden + 1)),
+            tiles=In(tiles),
+            shift=In(5),
+            epsilon=In(EPSILON),
+            **(
+                {
+                    "rms": In(
+                        1, "With the parameter alone: an RMSNorm, H <= 1023; sampled with start."
+                    )
+                }
+                if rms
+                else {}
+            ),
+            available=In(
+                tiles,
+                "How many row tiles of the operation may be read. From the cycle after start on; "
+                "it grows.",
+            ),
+            x=Out(
+                SharedRead(words, lanes),
+                "Reads of word (row tile r, channel c) at address r * channels + c.",
+            ),
+            y_en=Out(
+                1,
+                "A normalised word, `latency` cycles after the x.en of its second read, and y8 = "
+                "saturate(round_shift(y, operand_shift of the channel), 8).",
+            ),
+            y_address=Out(words, ...),
+            y=Out(int16_word(lanes), ...),
+            y8=Out(int8_word(lanes), ...),
+            finished=Out(
+                tiles,
+                "Row tiles whose words have all been written, in earlier cycles. Reset by start.",
+            ),
+            busy=Out(1, "From the cycle after start until finished equals tiles."),
         )
 
     def elaborate(self, platform: object) -> Module:

@@ -1,13 +1,12 @@
 """The position bias: a number for each head and distance of key and query, added to the scores."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, signed
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
 from rtl.datapath.requantize import MAX_LANES
 from rtl.interface.config import power_of_two
 from rtl.interface.ports.datapath import BiasPlace, ScoreColumn
 from rtl.interface.word import int16_word
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import Memory, WritePort
 from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register
@@ -17,7 +16,7 @@ MAX_HEADS = 255
 MAX_ROW_TILES = 1024
 
 
-class PositionBias(wiring.Component):
+class PositionBias(Unit):
     """o = saturate(score + B[head, key - query], 16) in each lane; docs/numerics.md section 6.
 
     Lanes are the queries r N .. r N + N - 1 of a row tile r; a column is the key c N + i. Its N
@@ -42,17 +41,6 @@ class PositionBias(wiring.Component):
         Row tiles of the longest sequence, 1 to 1024.
     tokens, places, windows
         Of the softmax, see `ScoreColumn`.
-
-    Members
-    -------
-    write : In, WritePort(range(heads * 2^k), Array(signed(16)))
-        Not while there are scores.
-    biased : In, 1
-        The scores get the bias, else they go through as they are; stable while there are some.
-    place : In, BiasPlace
-        `ahead` cycles before the column's score.
-    score : In, ScoreColumn
-    o : Out, ScoreColumn
 
     Attributes
     ----------
@@ -88,13 +76,21 @@ class PositionBias(wiring.Component):
         column = ScoreColumn(lanes, tokens, tokens if places is None else places, windows)
         self.beside = ("buffer", "first", "last", "key", "place", *(["seen"] if windows else []))
         super().__init__(
-            {
-                "write": In(WritePort(range(self.heads * self.head_words), int16_word(lanes))),
-                "biased": In(1),
-                "place": In(BiasPlace(lanes, heads, self.head_words)),
-                "score": In(column),
-                "o": Out(column),
-            }
+            write=In(
+                WritePort(range(self.heads * self.head_words), int16_word(lanes)),
+                "Not while there are scores.",
+            ),
+            biased=In(
+                1,
+                "The scores get the bias, else they go through as they are; stable while there are"
+                " some.",
+            ),
+            place=In(
+                BiasPlace(lanes, heads, self.head_words),
+                "`ahead` cycles before the column's score.",
+            ),
+            score=In(column),
+            o=Out(column),
         )
 
     def elaborate(self, platform: object) -> Module:

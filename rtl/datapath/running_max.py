@@ -1,17 +1,17 @@
 """The running maximum of columns of scores, one lane beside the other."""
 
 from amaranth.hdl import Module, Mux, Signal, signed
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data
 
 from rtl.datapath.requantize import MAX_LANES
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register
 
 LEAST = -(1 << 15)
 
 
-class RunningMax(wiring.Component):
+class RunningMax(Unit):
     """o = max over the valid columns from the first to the last, in each lane; -2^15 without one.
 
     One column a cycle. A comparison and the update that depends on it in one cycle would be the
@@ -25,19 +25,6 @@ class RunningMax(wiring.Component):
         Lanes, 1 to 64.
     by_lane
         valid has a bit for each lane, for which the column counts.
-
-    Members
-    -------
-    en : In, 1
-        A column is present: first, last, buffer, valid and i belong to it.
-    buffer : In, 1
-        Where its maximum goes, after the last column.
-    valid : In, 1
-        The column counts.
-    i : In, Array(signed(16))
-    o_buffer : In, 1
-    o : Out, Array(signed(16))
-        Maxima of o_buffer, in the same cycle; steady until the next last column of that buffer.
 
     Attributes
     ----------
@@ -56,16 +43,18 @@ class RunningMax(wiring.Component):
         self.lanes = check("RunningMax", "lanes", lanes, 1, MAX_LANES)
         column = data.ArrayLayout(signed(16), lanes)
         super().__init__(
-            {
-                "en": In(1),
-                "buffer": In(1),
-                "first": In(1),
-                "last": In(1),
-                "valid": In(lanes if by_lane else 1),
-                "i": In(column),
-                "o_buffer": In(1),
-                "o": Out(column),
-            }
+            en=In(1, "A column is present: first, last, buffer, valid and i belong to it."),
+            buffer=In(1, "Where its maximum goes, after the last column."),
+            first=In(1),
+            last=In(1),
+            valid=In(lanes if by_lane else 1, "The column counts."),
+            i=In(column),
+            o_buffer=In(1),
+            o=Out(
+                column,
+                "Maxima of o_buffer, in the same cycle; steady until the next last column of that "
+                "buffer.",
+            ),
         )
 
     def elaborate(self, platform: object) -> Module:

@@ -3,8 +3,7 @@
 from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
 from golden.model import TOKENS_MAX
@@ -17,6 +16,7 @@ from rtl.interface.ports.datapath import ProbabilityRead, RowScales, ScoreColumn
 from rtl.interface.ports.tiles import Multiplier
 from rtl.interface.trace import SoftmaxTrace, sum_bits
 from rtl.interface.word import int16_word
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import READ_LATENCY, Memory, Rom
 from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register
@@ -54,7 +54,7 @@ class Pass(NamedTuple):
     finishing: Any  #: pulse: the last row scale is there
 
 
-class Softmax(wiring.Component):
+class Softmax(Unit):
     """p = round(255 * 2^((score - max)/256)) and the scale of each row's context.
 
         max = max of the scores over the valid keys            one running maximum a lane
@@ -92,22 +92,6 @@ class Softmax(wiring.Component):
         bit for each lane. A lane for which none is has the max -2^15, every p and the sum 0, and
         the row scale of the sum 2^20, which `Reciprocal` takes 0 for.
 
-    Members
-    -------
-    mask : In, MaskWrite
-        Not during an attention.
-    score : In, ScoreColumn
-        With first a new maximum of the buffer begins.
-    context : In, Multiplier
-        Of the context, sampled with score.last.
-    p : In, ProbabilityRead
-    row : In, RowScales
-    finished : Out, 1
-        High for one cycle, the first in which p and row scales of the oldest pass may be read.
-    busy : Out, 1
-        A pass runs, waits, or begins in the next cycles.
-    trace : Out, SoftmaxTrace
-
     Raises
     ------
     ValueError
@@ -123,16 +107,21 @@ class Softmax(wiring.Component):
         places = tokens if places is None else places
         self.places = check("Softmax", "places", places, 1, 2 * MAX_TOKENS)
         super().__init__(
-            {
-                "mask": In(MaskWrite(places)),
-                "score": In(ScoreColumn(lanes, tokens, places, windows)),
-                "context": In(Multiplier()),
-                "p": In(ProbabilityRead(lanes, tokens)),
-                "row": In(RowScales(lanes)),
-                "finished": Out(1),
-                "busy": Out(1),
-                "trace": Out(SoftmaxTrace(lanes, tokens)),
-            }
+            mask=In(MaskWrite(places), "Not during an attention."),
+            score=In(
+                ScoreColumn(lanes, tokens, places, windows),
+                "With first a new maximum of the buffer begins.",
+            ),
+            context=In(Multiplier(), "Of the context, sampled with score.last."),
+            p=In(ProbabilityRead(lanes, tokens)),
+            row=In(RowScales(lanes)),
+            finished=Out(
+                1,
+                "High for one cycle, the first in which p and row scales of the oldest pass may be"
+                " read.",
+            ),
+            busy=Out(1, "A pass runs, waits, or begins in the next cycles."),
+            trace=Out(SoftmaxTrace(lanes, tokens)),
         )
 
     def cycles(self, keys: int) -> int:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from amaranth.hdl import Module, Shape, ShapeLike, Signal
-from amaranth.lib import memory, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import memory
 
+from rtl.primitives.members import Bundle, In, Out, Unit
 from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay
 
@@ -13,37 +13,32 @@ READ_LATENCY = 2
 MAX_WORDS = 1 << 24
 
 
-class ReadPort(wiring.Signature):
-    """Read port of a memory, from its reader.
-
-    Members
-    -------
-    address : Out
-        Looked at in every cycle.
-    data : In
-        The word at the address of `Memory.latency` cycles before.
-    """
+class ReadPort(Bundle):
+    """Read port of a memory, from its reader."""
 
     def __init__(self, address: ShapeLike, word: ShapeLike) -> None:
-        super().__init__({"address": Out(address), "data": In(word)})
+        super().__init__(
+            address=Out(address, "Looked at in every cycle."),
+            data=In(word, "The word at the address of `Memory.latency` cycles before."),
+        )
 
 
-class WritePort(wiring.Signature):
-    """Write port of a memory, from its writer.
-
-    Members
-    -------
-    en : Out, 1 or a bit a lane
-        data, or that lane of it, is written; addresses given from the next cycle on read it.
-    address, data : Out
-        Valid with en.
-    """
+class WritePort(Bundle):
+    """Write port of a memory, from its writer."""
 
     def __init__(self, address: ShapeLike, word: ShapeLike, lanes: int = 1) -> None:
-        super().__init__({"en": Out(lanes), "address": Out(address), "data": Out(word)})
+        super().__init__(
+            en=Out(
+                lanes,
+                "data, or that lane of it, is written; addresses given from the next cycle on read"
+                " it.",
+            ),
+            address=Out(address, "Valid with en."),
+            data=Out(word, ...),
+        )
 
 
-class Memory(wiring.Component):
+class Memory(Unit):
     """Simple dual-port memory: one read and one write a cycle.
 
     read.data is the word at read.address two cycles later: the block RAM, and a register between
@@ -59,11 +54,6 @@ class Memory(wiring.Component):
         Words, 1 to 2^24.
     by_lane
         Lanes that are written apart: shape is an array of so many. 1: words are written whole.
-
-    Members
-    -------
-    read : In, ReadPort(range(depth), shape)
-    write : In, WritePort(range(depth), shape, by_lane)
 
     Attributes
     ----------
@@ -82,10 +72,8 @@ class Memory(wiring.Component):
         self.depth = check("Memory", "depth", depth, 1, MAX_WORDS)
         self.shape, self.by_lane = shape, by_lane
         super().__init__(
-            {
-                "read": In(ReadPort(range(depth), shape)),
-                "write": In(WritePort(range(depth), shape, by_lane)),
-            }
+            read=In(ReadPort(range(depth), shape)),
+            write=In(WritePort(range(depth), shape, by_lane)),
         )
 
     def elaborate(self, platform: object) -> Module:
@@ -104,7 +92,7 @@ class Memory(wiring.Component):
         return m
 
 
-class DistributedMemory(wiring.Component):
+class DistributedMemory(Unit):
     """A few words that are read in the cycle of their address: distributed RAM.
 
     A word written in cycle t is read from cycle t + 1 on. All words start as zero.
@@ -115,11 +103,6 @@ class DistributedMemory(wiring.Component):
         Shape of a word.
     depth
         Words, 1 to 2^24.
-
-    Members
-    -------
-    read : In, ReadPort(range(depth), shape)
-    write : In, WritePort(range(depth), shape)
 
     Attributes
     ----------
@@ -138,10 +121,8 @@ class DistributedMemory(wiring.Component):
         self.depth = check("DistributedMemory", "depth", depth, 1, MAX_WORDS)
         self.shape = shape
         super().__init__(
-            {
-                "read": In(ReadPort(range(depth), shape)),
-                "write": In(WritePort(range(depth), shape)),
-            }
+            read=In(ReadPort(range(depth), shape)),
+            write=In(WritePort(range(depth), shape)),
         )
 
     def elaborate(self, platform: object) -> Module:
@@ -164,7 +145,7 @@ class DistributedMemory(wiring.Component):
         return m
 
 
-class Rom(wiring.Component):
+class Rom(Unit):
     """Read-only table with one or two read ports; the two share one true dual-port block RAM.
 
     Parameters
@@ -175,12 +156,6 @@ class Rom(wiring.Component):
         The entries, integers.
     ports
         1 or 2.
-
-    Members
-    -------
-    address0, address1 : In, range(len(init))
-    data0, data1 : Out, shape
-        The entry at the address of two cycles before. address1 and data1 exist with two ports.
 
     Attributes
     ----------
@@ -209,8 +184,8 @@ class Rom(wiring.Component):
         members = {}
         for port in range(ports):
             members[f"address{port}"] = In(range(len(init)))
-            members[f"data{port}"] = Out(shape)
-        super().__init__(members)
+            members[f"data{port}"] = Out(shape, "The entry at the address of two cycles before.")
+        super().__init__(**members)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

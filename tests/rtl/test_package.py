@@ -1,14 +1,12 @@
-"""The parts of a package, without a design: constraints, templates, figures, diagrams, writing."""
+"""The parts of a package, without a design: constraints, data sheet, FuseSoC core, writing."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import re
 import subprocess
 import sys
-import xml.etree.ElementTree as xml
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,24 +14,16 @@ import pytest
 import yaml
 
 from rtl.dma.bus import Bus
-from rtl.generate.package import folder, waves
+from rtl.generate.package import folder
 from rtl.generate.package.constraints import constraints
 from rtl.generate.package.core import core
-from rtl.generate.package.data_sheet import PORTS, data_sheet, memories, port_text
-from rtl.generate.package.instances import verilog, vhdl, vhdl_name
+from rtl.generate.package.data_sheet import PORTS, memories, port_text
 from rtl.generate.package.programming import programming
-from rtl.generate.sheet import Generated, banner
+from rtl.generate.sheet import banner
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from rtl.registers.map import registers
 from tests.tiers import quick
-
-PORT_FACTS = {
-    "clk": {"direction": "input", "width": 1},
-    "i__payload": {"direction": "input", "width": 12},
-    "o": {"direction": "output", "width": 1},
-    "o_data": {"direction": "output", "width": 32},
-}
 
 
 @pytest.mark.parametrize("mhz", [100, 125, 33.333, 0.5, 400])
@@ -55,43 +45,6 @@ def test_a_clock_that_is_none(mhz: float) -> None:
         constraints("unit", mhz)
 
 
-def test_names_in_vhdl() -> None:
-    plain = ("a", "s_axi_awaddr", "x1_2", "A")
-    assert [vhdl_name(name) for name in plain] == list(plain)
-    for name in ("_a", "a_", "a__b", "1a", "a$b"):
-        assert vhdl_name(name) == f"\\{name}\\"
-
-
-def ghdl(text: str, standard: str, folder: Path) -> str:
-    (folder / "unit.vhd").write_text(text)
-    command = ["ghdl", "-a", f"--std={standard}", "--warn-error", "unit.vhd"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert (done.returncode == 0) == (done.stderr == "")
-    return done.stderr
-
-
-@pytest.mark.parametrize("standard", ["93", "08"])
-@pytest.mark.parametrize("module", ["unit", "_unit", "my__unit"])
-def test_vhdl_is_taken_by_ghdl(module: str, standard: str, tmp_path: Path) -> None:
-    text = vhdl(module, PORT_FACTS)
-    assert ghdl(text, standard, tmp_path) == ""
-    for old, new in (
-        ("o_data", "o_date"),
-        ("std_logic_vector(11 downto 0)", "std_logic_vector(10 downto 0)"),
-        (": in  std_logic;", ": out std_logic;"),
-    ):
-        assert text.count(old) > 1
-        assert ghdl(text.replace(old, new, 1), standard, tmp_path) != ""
-
-
-def test_the_verilog_instance_names_every_port() -> None:
-    text = verilog("unit", PORT_FACTS)
-    assert re.findall(r"^  \.(\w+) +\((\w+)\)", text, re.MULTILINE) == [(p, p) for p in PORT_FACTS]
-    assert "wire [11:0] i__payload;  // input\n" in text
-    assert "wire clk" not in text
-    assert "wire o;  // output\n" in text
-
-
 def test_the_banner() -> None:
     lines = banner("unit", Config(lanes=4, ffn=20), trace=False).splitlines()
     assert all(line.startswith("// ") for line in lines[:3])
@@ -108,8 +61,7 @@ def test_the_banner() -> None:
 def test_the_chapter_of_programming(bus: Bus | None) -> None:
     """Every register that it names is there, as is every error."""
     config = Config(lanes=4, columns=8, ffn=20)
-    text = programming(config, "some_bench/", bus)
-    assert ("`some_bench/example/example.v`" in text) == (bus is None)
+    text = programming(config, bus)
     assert "rtl.compile --lanes 4 --columns 8 --ffn 20 " in text
     named = {register.name for register in registers(config, bus=bus)}
     streams = {f"s_axis_{name}" for name in ("model", "tokens", "rows")}
@@ -203,31 +155,6 @@ def test_every_port_has_one_meaning() -> None:
     assert port_text("trace_p") == PORTS["trace_"]
     with pytest.raises(ValueError, match="the port other begins like 0 of clk, rst"):
         port_text("other")
-
-
-def made() -> Generated:
-    text = "module unit(\n  clk\n);\n  reg [31:0] ram [99:0];\nendmodule\n"
-    ports = {name: {"direction": "input", "width": 1} for name in ("clk", "rst", "interrupt")}
-    return Generated(module="unit", verilog=text, facts={"ports": ports})
-
-
-def test_the_data_sheet_says_whose_it_is() -> None:
-    text = data_sheet(made(), Config(lanes=4), images={"images/a.svg": "What"}, bench="b/")
-    assert hashlib.sha256(made().verilog.encode()).hexdigest() in text
-    assert "![What](images/a.svg)" in text
-    assert "`b/` holds a self-checking bench" in text
-    config = Config(lanes=4, ffn=20, dsp_macs=3, precise=True)
-    other = data_sheet(made(), config, images={}, bench="b/")
-    assert 'make synth UNIT=accelerator LANES=4 ARGS="--ffn 20 --dsp-macs 3 --precise"\n' in other
-
-
-def test_diagrams_are_svg_with_titles() -> None:
-    assert set(waves.DIAGRAMS) == set(waves.CAPTIONS)
-    for draw in waves.DIAGRAMS.values():
-        root = xml.fromstring(draw())
-        assert root.tag == "{http://www.w3.org/2000/svg}svg"
-        assert (root[0].tag.endswith("title"), bool(root[0].text)) == (True, True)
-        assert draw() == draw()
 
 
 def test_the_core_names_what_there_is() -> None:
