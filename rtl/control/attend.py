@@ -7,8 +7,8 @@ from amaranth.lib import data
 from amaranth.lib.wiring import In
 
 from rtl.control.walkers import Length, Walker, minimum, padded
-from rtl.interface.command import Opcode
 from rtl.interface.config import Config
+from rtl.interface.isa import Opcode
 from rtl.interface.operation import fields
 from rtl.interface.ports.tiles import WindowSides
 from rtl.interface.tile import Epilogue, Operand

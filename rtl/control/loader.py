@@ -9,14 +9,9 @@ from amaranth.lib.wiring import connect, flipped
 from rtl.control.crc import Crc
 from rtl.control.payload import BiasWriter, NormWriter, RotaryWriter, TableWriter, TileWriter
 from rtl.control.rules import Rules
-from rtl.interface.command import (
-    DESCRIPTOR_BYTES,
-    FIELD_BYTES,
-    Opcode,
-    descriptor_bytes,
-    descriptor_words,
-)
+from rtl.interface.command import DESCRIPTOR_BYTES, FIELD_BYTES, descriptor_bytes, descriptor_words
 from rtl.interface.config import Config
+from rtl.interface.isa import Opcode
 from rtl.interface.operation import FLAGS, NORM, OPERATION, Error, fields
 from rtl.interface.ports.loading import (
     BiasWrite,
@@ -224,7 +219,7 @@ class Loader(Unit):
         m.submodules.tile_writer = tiles = TileWriter(self.config)
         m.submodules.table_writer = table = TableWriter(self.config.lanes, self.config.precise)
         if self.config.precise:
-            m.d.comb += table.wide.eq(self._flags.chained)  # WIDE is that bit
+            m.d.comb += table.wide.eq(self._flags.wide)
         m.submodules.norm_writer = norm = NormWriter(self.config)
         linear = self._fields(Opcode.LINEAR)
         connect(m, flipped(self.weight), tiles.weight)
@@ -373,7 +368,7 @@ class Loader(Unit):
         with m.If(dispatch & good & is_[Opcode.HEADER]):
             m.d.sync += [self.limit.tokens.eq(header.tokens), self.limit.valid.eq(1)]
             if self.config.gated:
-                m.d.sync += self._gated.eq(self._flags.logits)  # GATED is that bit
+                m.d.sync += self._gated.eq(self._flags.gated)
             if self.config.ways > 1:
                 m.d.sync += self.limit.hidden.eq(header.hidden)
         operation = is_[Opcode.EMBED] | is_[Opcode.LINEAR] | is_[Opcode.ATTEND]

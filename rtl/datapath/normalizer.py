@@ -77,8 +77,8 @@ class Normalizer(Unit):
             unit.epsilon.eq(norm.epsilon),
             unit.available.eq(Mux(norm.flags.chained, tiles, complete)),
         ]
-        if config.rms_norm:  # RMS is the flag of LOGITS
-            m.d.comb += unit.rms.eq(norm.flags.logits)
+        if config.rms_norm:
+            m.d.comb += unit.rms.eq(norm.flags.rms)
         with m.If(self.row_tile_done):
             m.d.sync += complete.eq(complete + 1)
 
