@@ -28,8 +28,6 @@ def fitting(
     columns: int | None = None,
     precise: bool = False,
     bias_heads: int = 0,
-    windows: bool = False,
-    rms_norm: bool = False,
     gated: bool = False,
     rotary_pairs: int = 0,
 ) -> Config:
@@ -45,8 +43,6 @@ def fitting(
         columns=columns,
         precise=precise,
         bias_heads=bias_heads,
-        windows=windows,
-        rms_norm=rms_norm,
         gated=gated,
         rotary_pairs=rotary_pairs,
     )
@@ -62,7 +58,7 @@ def fitting(
 
 
 def fitting_model(model: Model, lanes: int, tokens: int, *, columns: int | None = None) -> Config:
-    """As `fitting`, with what the model has: 16-bit operands, position bias, windows, RMSNorms."""
+    """As `fitting`, with what the model has: 16-bit operands, position bias, gates."""
     return fitting(
         model.shape,
         lanes,
@@ -70,8 +66,6 @@ def fitting_model(model: Model, lanes: int, tokens: int, *, columns: int | None 
         columns=columns,
         precise=model.precise,
         bias_heads=biased_heads(model),
-        windows=windowed(model),
-        rms_norm=has_rms_norm(model),
         gated=has_gates(model),
         rotary_pairs=pairs_of(model),
     )
@@ -85,11 +79,6 @@ def biased_heads(model: Model) -> int:
 def windowed(model: Model) -> bool:
     """Some layer has an attention window."""
     return any(layer.window is not None for layer in model.layers)
-
-
-def has_rms_norm(model: Model) -> bool:
-    """Some norm is an RMSNorm."""
-    return any(norm.rms for _, norm in model.norms())
 
 
 def has_gates(model: Model) -> bool:
@@ -144,8 +133,6 @@ def sized(models: Sequence[Model], given: Mapping[str, Any], fixed: int = 0) -> 
         ffn=ffn,
         precise=precise,
         bias_heads=heads,
-        windows=plain.windows or any(map(windowed, models)),
-        rms_norm=plain.rms_norm or any(map(has_rms_norm, models)),
         gated=plain.gated or any(map(has_gates, models)),
         rotary_pairs=plain.rotary_pairs or fewest,
     )
@@ -211,13 +198,6 @@ def longest_sequence(model: Model, config: Config) -> int:
             f"the model's position bias has {shape.heads} heads, the configuration's bias_heads "
             f"takes {config.bias_heads}: generate one with bias_heads={shape.heads} or more"
         )
-    if windowed(model) and not config.windows:
-        raise FitError(
-            "the model's layers have attention windows, the configuration takes none: generate one "
-            "with windows"
-        )
-    if has_rms_norm(model) and not config.rms_norm:
-        raise FitError("the model has RMSNorms, the configuration none: generate one with rms_norm")
     if pairs_of(model) > config.rotary_pairs:
         raise FitError(
             f"the model's tables of rotary positions have {pairs_of(model)} pairs, the "

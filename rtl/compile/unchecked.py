@@ -71,8 +71,6 @@ def config_for(stream: bytes, config: Config) -> Config:
             columns=None if columns == n else columns,
             precise=config.precise or wide,
             bias_heads=max([config.bias_heads, *heads]),
-            windows=config.windows or bool(header.flags & Flag.WINDOW),
-            rms_norm=config.rms_norm or any(one.flags & Flag.RMS for one in others),
             gated=config.gated or bool(header.flags & Flag.GATED),
             rotary_pairs=max([config.rotary_pairs, *pairs]),
             **limits,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 from cli.errors import UserError
 
@@ -57,10 +58,6 @@ class Config:
         read them take two passes.
     bias_heads
         Heads whose position bias there is a memory for; 0: models have none.
-    windows
-        Layers may have attention windows; False: models have none.
-    rms_norm
-        Norms may be RMSNorms; False: all are LayerNorms.
     gated
         Feed-forward networks may be gated; False: none is.
     rotary_pairs
@@ -82,10 +79,10 @@ class Config:
     dsp_macs: int | None = None
     precise: bool = False
     bias_heads: int = 0
-    windows: bool = False
-    rms_norm: bool = False
     gated: bool = False
     rotary_pairs: int = 0
+    windows: ClassVar[bool] = True
+    rms_norm: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.lanes not in LANES:
@@ -111,7 +108,7 @@ class Config:
             raise UserError(
                 f"dsp_macs is {self.dsp_macs}: it must lie in 0..{self.macs}, lanes x columns"
             )
-        for name in ("precise", "windows", "rms_norm", "gated"):
+        for name in ("precise", "gated"):
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise UserError(f"{name} is {value!r}: choose one of False, True")

@@ -19,8 +19,6 @@ NONE = {
 
 SWITCHES = {
     "precise": "activations of 16 bits, in two passes",
-    "windows": "attention windows: layers whose queries see keys up to a distance, or none behind",
-    "rms_norm": "RMSNorm, which takes the mean as 0, beside LayerNorm",
     "gated": "gated feed-forward networks: the product of two linear layers",
 }
 """What a choice is that is made by its option alone."""
@@ -28,7 +26,7 @@ SWITCHES = {
 LIMITS = ("tokens", "hidden", "ffn", "labels")
 """What has to be large enough for a model; without one there are defaults."""
 
-MECHANISMS = ("precise", "bias_heads", "windows", "rms_norm", "gated", "rotary_pairs")
+MECHANISMS = ("precise", "bias_heads", "gated", "rotary_pairs")
 """What hardware takes beyond the plain encoder."""
 
 _NAMES = tuple(field.name for field in dataclasses.fields(Config))
@@ -51,6 +49,8 @@ def add_config_options(parser: argparse.ArgumentParser, names: Sequence[str] = _
             metavar="N",
             help=NONE.get(field.name) or f"default: {field.default}",
         )
+    for option in ("--windows", "--rms-norm"):  # every accelerator has them
+        group.add_argument(option, action="store_true", help=argparse.SUPPRESS)
 
 
 def mechanisms_of(source: argparse.Namespace | Config) -> dict[str, Any]:

@@ -11,11 +11,11 @@ by least squares to the points that `sim.synth` has counted:
 
     FF   = N M (17 + 2 acc) + 9 N + 8 M + 7 + 72 N B + rest
     LUT4 = k N M acc + 79 (MACs without a multiplier) + N M acc P + 74 N B + rest
-    rest = a + b N + c N P + d (M - N) + e B + f W + g N G + h N R
+    rest = a + b N + c N P + d (M - N) + e B + f N G + g N R
 
 where acc is the width of an accumulator, and P is 1 with operands of 16 bits, whose accumulators
-begin anew from 0 or from the first pass; B is 1 with a position bias, W with windows, G with gates,
-R with rotary positions.
+begin anew from 0 or from the first pass; B is 1 with a position bias, G with gates, R with rotary
+positions.
 The cost of wider addresses (more tokens, hidden and ffn) is left out. The stated error is that of
 points which the fit does not use.
 """
@@ -49,9 +49,9 @@ def multipliers(config: Config) -> int:
 def _terms(config: Config) -> list[float]:
     """The factors of the rest, a linear function."""
     further = config.tile_columns - config.lanes
-    n, biased, windowed = config.lanes, int(config.bias_heads > 0), int(config.windows)
+    n, biased = config.lanes, int(config.bias_heads > 0)
     choices = n * config.gated, n * (config.rotary_pairs > 0)
-    return [1, n, n * config.precise, further, biased, windowed, *choices]
+    return [1, n, n * config.precise, further, biased, *choices]
 
 
 def _known(config: Config) -> dict[str, float]:

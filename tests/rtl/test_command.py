@@ -233,7 +233,7 @@ def test_the_dump_of_a_stream_with_a_position_bias(columns: int) -> None:
 
 def test_the_stream_of_a_plain_model_is_the_same_for_hardware_with_a_choice() -> None:
     model = family("bert-tiny", SMALL["bert-tiny"])
-    choices: list[dict[str, Any]] = [{}, {"bias_heads": 2}, {"windows": True}, {"rms_norm": True}]
+    choices: list[dict[str, Any]] = [{}, {"bias_heads": 2}]
     choices += [{"gated": True}, {"rotary_pairs": 8}]
     made = [Config(lanes=4, **SMALL_LIMITS, **choice) for choice in choices]
     assert len({compile_model(model, config).stream() for config in made}) == 1
@@ -247,7 +247,7 @@ def test_windows_are_in_the_descriptors_of_their_layers(columns: int) -> None:
     model = family("post-norm-mean", shape)
     layers = [dataclasses.replace(x, window=w) for x, w in zip(model.layers, windows, strict=True)]
     model = dataclasses.replace(model, layers=tuple(layers))
-    config = Config(lanes=4, columns=columns, windows=True, **SMALL_LIMITS)
+    config = Config(lanes=4, columns=columns, **SMALL_LIMITS)
     header, *others = decode(compile_model(model, config).stream())
     assert header.flags == Flag.WINDOW | config.way_bits
     attends = [d for d in others if d.opcode is Opcode.ATTEND]

@@ -29,7 +29,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "": {},
     "precise": {"precise": True},
     "biased": {"bias_heads": 3},
-    "windowed": {"windows": True},
+    "windowed": {},
     "gated": {"precise": True, "gated": True},
     "turned": {"rotary_pairs": 6},
 }

@@ -30,8 +30,6 @@ def test_what_is_sized_for_a_model_takes_it(name: str, kind: str, lanes: int, co
     config = sized([model], {"lanes": lanes, "columns": columns})
     biased = kind == "biased" and model.shape.kv_heads is None
     assert config.bias_heads == (model.shape.heads if biased else 0)
-    assert config.windows == any(layer.window for layer in model.layers)
-    assert config.rms_norm == (kind == "rms")
     assert longest_sequence(model, config) == min(model.shape.tokens, Config().tokens)
     if model.shape.hidden > 1:
         smaller = replace(config, hidden=model.shape.hidden - 1)
@@ -72,16 +70,6 @@ def test_a_position_bias_has_as_many_heads_as_the_model() -> None:
         )
 
 
-def test_rms_norms_where_a_model_has_some_or_they_are_asked_for() -> None:
-    plain, rms = random_model(SMALL, 1), random_model(SMALL, 1, rms=True)
-    assert not sized([plain], {"lanes": 4}).rms_norm
-    assert sized([plain], {"lanes": 4, "rms_norm": True}).rms_norm
-    config = sized([plain, rms], {"lanes": 4, "rms_norm": False})
-    assert config.rms_norm
-    with pytest.raises(FitError, match="has RMSNorms, the configuration none: generate one with"):
-        longest_sequence(rms, replace(config, rms_norm=False))
-
-
 def test_gates_where_a_model_has_some_or_they_are_asked_for() -> None:
     plain, gated = random_model(SMALL, 1), random_model(SMALL, 1, gated=True)
     assert not sized([plain], {"lanes": 4}).gated
@@ -104,17 +92,6 @@ def test_the_tables_of_rotary_positions_have_as_many_pairs_as_the_model() -> Non
         sized([model], {"lanes": 4, "rotary_pairs": 1})
 
 
-def test_windows_where_a_model_has_some_or_they_are_asked_for() -> None:
-    plain, limited = random_model(SMALL, 1), random_model(SMALL, 1, windowed=True)
-    assert any(layer.window for layer in limited.layers)
-    assert not sized([plain], {"lanes": 4}).windows
-    assert sized([plain], {"lanes": 4, "windows": True}).windows
-    config = sized([plain, limited], {"lanes": 4, "windows": False})
-    assert config.windows
-    with pytest.raises(FitError, match="have attention windows, the configuration takes none"):
-        longest_sequence(limited, replace(config, windows=False))
-
-
 @pytest.mark.parametrize("side", [4094, 4095, 6000, 8190, 8191, None])
 @pytest.mark.parametrize("tokens", [128, 4096, 4097, 8192])
 def test_the_longest_windows(side: int | None, tokens: int) -> None:
@@ -122,7 +99,7 @@ def test_the_longest_windows(side: int | None, tokens: int) -> None:
     model = random_model(Shape(1, 4, 1, 4, 4, 2, 20, 8192, 0, pooling="none"), 1)
     (layer,) = model.layers
     model = replace(model, layers=(replace(layer, window=Window(3, side)),))
-    config = Config(lanes=4, tokens=tokens, windows=True)
+    config = Config(lanes=4, tokens=tokens)
     if side is not None and 4094 < side < tokens - 1:
         with pytest.raises(FitError) as error:
             longest_sequence(model, config)

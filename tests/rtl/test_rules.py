@@ -35,22 +35,18 @@ CHOICES: dict[str, dict[str, Any]] = {
     "plain": {},
     "precise": {"precise": True},
     "biased": {"bias_heads": 2},
-    "windowed": {"windows": True},
-    "rms": {"rms_norm": True},
     "gated": {"gated": True},
     "rotary": {"rotary_pairs": 6},
     "all": {
         "precise": True,
         "bias_heads": 3,
-        "windows": True,
-        "rms_norm": True,
         "gated": True,
         "rotary_pairs": 7,
     },
 }
 NAMES = tuple(CHOICES)
 KINDS = tuple(dataclasses.replace(CONFIG, **choice) for choice in CHOICES.values())
-_, PRECISE, BIASED, WINDOWED, OF_RMS, OF_GATES, OF_ROTARY, ALL = KINDS
+_, PRECISE, BIASED, OF_GATES, OF_ROTARY, ALL = KINDS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,10 +128,8 @@ def programs(config: Config = CONFIG) -> list[list[Entry]]:
             model = widened(rng, model) if config.precise else model
             if shape.heads <= config.bias_heads and shape.kv_heads is None:
                 model = positioned(rng, model)
-            if config.windows:
-                model = limited(rng, model)
-            if config.rms_norm:
-                model = with_rms_norms(rng, model)
+            if config.gated:
+                model = with_rms_norms(rng, limited(rng, model))
             if config.rotary_pairs and shape.head_size % 2 == 0:
                 model = turned(rng, model)
             found.append(entries_of(compile_model(model, config, whole_last_layer=whole)))
@@ -200,7 +194,7 @@ def test_compiled_programs_are_taken(config: Config) -> None:
 
 @pytest.mark.parametrize(
     ("config", "flag"),
-    [(BIASED, BIAS), (WINDOWED, WINDOW), (OF_GATES, GATED), (OF_ROTARY, ROTARY)],
+    [(BIASED, BIAS), (OF_GATES, GATED), (OF_ROTARY, ROTARY)],
 )
 def test_a_header_that_asks_for_what_there_is_not(config: Config, flag: int) -> None:
     whole = [entries for entries in programs(config) if entries[0].has(flag)]
@@ -374,18 +368,16 @@ def test_any_order(config: Config) -> None:
 
 @pytest.mark.parametrize("hidden", [1023, 1024])
 def test_an_rms_norm_has_at_most_1023_channels(hidden: int) -> None:
-    """A LayerNorm has what the configuration takes; without the option the flag is none."""
+    """A LayerNorm has what the configuration takes."""
     config = dataclasses.replace(CONFIG, hidden=hidden)
-    header, norm, *_ = programs(OF_RMS)[0]
-    for options, flags, channels, error in (
-        (True, RMS, 1023, Error.NONE),
-        (True, RMS, 1024, Error.LIMIT),
-        (True, 0, hidden, Error.NONE),
-        (False, RMS, 1023, Error.FORMAT),
+    header, norm, *_ = programs()[0]
+    for flags, channels, error in (
+        (RMS, 1023, Error.NONE),
+        (RMS, 1024, Error.LIMIT),
+        (0, hidden, Error.NONE),
     ):
         one = dataclasses.replace(norm, flags=flags, values=norm.values | {"channels": channels})
-        made = dataclasses.replace(config, rms_norm=options)
-        (found,) = rtl_errors([[header, one]], config=made)
+        (found,) = rtl_errors([[header, one]], config)
         assert found == [Error.NONE, error]
 
 

@@ -57,7 +57,7 @@ def test_every_window_at_every_distance(config: Config) -> None:
 @pytest.mark.parametrize("tokens", [16, 4096, 8192])
 def test_sides_in_a_descriptor(tokens: int, sides: tuple[int, int]) -> None:
     """4095 is no limit; what is as far as two tokens are apart may be any such number."""
-    unit = Sequencer(Config(lanes=4, tokens=tokens, hidden=4, ffn=4, windows=True))
+    unit = Sequencer(Config(lanes=4, tokens=tokens, hidden=4, ffn=4))
 
     async def exercise(ports: AmaranthPorts) -> list[int]:
         ctx, payload = ports.ctx, unit.i.payload

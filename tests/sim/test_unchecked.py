@@ -218,7 +218,7 @@ def test_six_bits_of_s_count(s: int) -> None:
     assert stream != more
 
 
-BIASED, WINDOWED = config(N, bias_heads=2), config(N, windows=True)
+BIASED, WINDOWED = config(N, bias_heads=2), config(N)
 GATED, ROTARY = config(N, gated=True), config(N, rotary_pairs=8)
 LIMITS = [(1, config(N)), (2, config(N)), (3, BIASED), (4, WINDOWED), (5, GATED), (6, ROTARY)]
 LIMITS += [(7, config(N, 16))]

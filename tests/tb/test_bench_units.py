@@ -15,16 +15,16 @@ from tests.tiers import quick
 EVERY: dict[str, dict[str, Any]] = {
     "requantize": {},
     "activation": {},
-    "softmax": {"windows": True},
+    "softmax": {},
     "matmul": {"columns": 8, "precise": True, "dsp_macs": 5, "hidden": 32, "ffn": 32, "tokens": 32},
     "position_bias": {"tokens": 11, "bias_heads": 3},
     "reciprocal": {},
     "rsqrt": {},
-    "layernorm": {"rms_norm": True},
+    "layernorm": {},
 }
 #: Without an option, with more lanes, with other multipliers.
 MORE: list[tuple[str, str, Config]] = [
-    *((unit, "icarus", Config(lanes=4)) for unit in ("softmax", "layernorm", "matmul")),
+    ("matmul", "icarus", Config(lanes=4)),
     *((unit, "verilator", Config(lanes=8)) for unit in EVERY if unit != "position_bias"),
     *(
         (unit, "icarus", Config(lanes=lanes, hidden=96))
@@ -35,7 +35,7 @@ MORE: list[tuple[str, str, Config]] = [
     ("matmul", "icarus", Config(lanes=4, columns=16, hidden=96)),
     ("matmul", "icarus", Config(lanes=4, hidden=96, dsp_macs=0)),
     ("matmul", "icarus", Config(lanes=4, hidden=96, precise=True)),
-    *((unit, "verilator", Config(lanes=4, **EVERY[unit])) for unit in ("softmax", "layernorm")),
+    *((unit, "verilator", Config(lanes=4)) for unit in ("softmax", "layernorm")),
     ("position_bias", "verilator", Config(lanes=4, **EVERY["position_bias"])),
 ]
 NAMES = {
