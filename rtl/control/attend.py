@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
-from amaranth.lib.wiring import In
 
 from rtl.control.walkers import Length, Walker, minimum, padded
 from rtl.interface.config import Config
@@ -12,6 +11,7 @@ from rtl.interface.isa import Opcode
 from rtl.interface.operation import fields
 from rtl.interface.ports.tiles import WindowSides
 from rtl.interface.tile import Epilogue, Operand
+from rtl.primitives.members import In
 from rtl.primitives.pipeline import unreset
 
 
