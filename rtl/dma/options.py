@@ -10,8 +10,8 @@ from cli.errors import UserError
 from rtl.dma.bus import Bus
 
 
-def add_bus_options(parser: argparse.ArgumentParser, *, cores: bool = False) -> None:
-    """Add --dma, and one option for each field of Bus; --cores where several matter."""
+def add_bus_options(parser: argparse.ArgumentParser) -> None:
+    """Add --dma, and one option for each field of Bus."""
     group = parser.add_argument_group("memory side")
     group.add_argument(
         "--dma",
@@ -19,8 +19,6 @@ def add_bus_options(parser: argparse.ArgumentParser, *, cores: bool = False) -> 
         help="the accelerator reads stream and rows from memory itself, as an AXI4 master",
     )
     for field in dataclasses.fields(Bus):
-        if field.name == "cores" and not cores:
-            continue
         group.add_argument(
             f"--{field.name.replace('_', '-')}",
             type=int,
