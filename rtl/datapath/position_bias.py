@@ -13,6 +13,7 @@ from rtl.primitives.pipeline import delay, register
 from rtl.primitives.saturate import saturate
 
 MAX_HEADS = 255
+BESIDE = "buffer", "first", "last", "key", "place", "seen"  # what goes with a score
 MAX_ROW_TILES = 1024
 
 
@@ -39,7 +40,7 @@ class PositionBias(Unit):
         Heads whose bias there is room for, 1 to 255.
     row_tiles
         Row tiles of the longest sequence, 1 to 1024.
-    tokens, places, windows
+    tokens, places
         Of the softmax, see `ScoreColumn`.
 
     Attributes
@@ -66,15 +67,13 @@ class PositionBias(Unit):
         *,
         tokens: int | None = None,
         places: int | None = None,
-        windows: bool = False,
     ) -> None:
         self.lanes = check("PositionBias", "lanes", lanes, 2, MAX_LANES)
         self.heads = check("PositionBias", "heads", heads, 1, MAX_HEADS)
         self.row_tiles = check("PositionBias", "row_tiles", row_tiles, 1, MAX_ROW_TILES)
         self.head_words = power_of_two(2 * row_tiles)
         tokens = lanes * row_tiles if tokens is None else tokens
-        column = ScoreColumn(lanes, tokens, tokens if places is None else places, windows)
-        self.beside = ("buffer", "first", "last", "key", "place", *(["seen"] if windows else []))
+        column = ScoreColumn(lanes, tokens, tokens if places is None else places)
         super().__init__(
             write=In(
                 WritePort(range(self.heads * self.head_words), int16_word(lanes)),
@@ -117,7 +116,7 @@ class PositionBias(Unit):
 
         column = self.score
         m.d.comb += self.o.en.eq(register(m, column.en, "o_en", reset=True))
-        for name in self.beside:
+        for name in BESIDE:
             m.d.comb += getattr(self.o, name).eq(register(m, getattr(column, name), f"o_{name}"))
         for j, value in enumerate(values):
             total = column.data[j] + Mux(self.biased, value, 0)
