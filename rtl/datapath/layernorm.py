@@ -6,7 +6,6 @@ from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data
 
 from rtl.datapath.norm_lane import NormLane
-from rtl.datapath.requantize import MAX_LANES
 from rtl.datapath.row_constants import (
     EPSILON,
     NORM_SHIFT_MAX,
@@ -21,11 +20,8 @@ from rtl.interface.ports.loading import NormParameterWrite
 from rtl.interface.word import int8_word, int16_word
 from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import READ_LATENCY, Memory
-from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register, stages
 
-MAX_HIDDEN = 1024
-MAX_ROW_TILES = 4096
 SUMS_LATENCY = READ_LATENCY + NormLane.sums_latency  # read of a word until its z is in the sums
 
 
@@ -104,19 +100,12 @@ class LayerNorm(Unit):
         Cycles from x.en of pass 2 to y_en: 19.
     constants_latency
         Cycles from the last read of pass 1 until the constants are ready: 26 + lanes.
-
-    Raises
-    ------
-    ValueError
-        lanes, hidden or row_tiles is out of range.
     """
 
     latency = READ_LATENCY + NormLane.latency
 
     def __init__(self, lanes: int, hidden: int, row_tiles: int) -> None:
-        self.lanes = check("LayerNorm", "lanes", lanes, 1, MAX_LANES)
-        self.hidden = check("LayerNorm", "hidden", hidden, 1, MAX_HIDDEN)
-        self.row_tiles = check("LayerNorm", "row_tiles", row_tiles, 1, MAX_ROW_TILES)
+        self.lanes, self.hidden, self.row_tiles = lanes, hidden, row_tiles
         self.constants_latency = constants_latency(lanes)
         words, tiles = range(hidden * row_tiles), range(row_tiles + 1)
         super().__init__(

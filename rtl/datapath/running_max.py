@@ -3,9 +3,7 @@
 from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data
 
-from rtl.datapath.requantize import MAX_LANES
 from rtl.primitives.members import In, Out, Unit
-from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register
 
 LEAST = -(1 << 15)
@@ -28,17 +26,12 @@ class RunningMax(Unit):
     ----------
     latency
         Cycles from the last column to its maximum in o: 4.
-
-    Raises
-    ------
-    ValueError
-        lanes is out of range.
     """
 
     latency = 4
 
     def __init__(self, lanes: int) -> None:
-        self.lanes = check("RunningMax", "lanes", lanes, 1, MAX_LANES)
+        self.lanes = lanes
         column = data.ArrayLayout(signed(16), lanes)
         super().__init__(
             en=In(1, "A column is present: first, last, buffer, valid and i belong to it."),

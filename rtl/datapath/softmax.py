@@ -6,9 +6,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
-from golden.model import TOKENS_MAX
 from golden.softmax import EXP2_TABLE
-from rtl.datapath.requantize import MAX_LANES
 from rtl.datapath.row_scale import RowScale
 from rtl.datapath.running_max import RunningMax
 from rtl.interface.ports.batch import MaskWrite
@@ -18,10 +16,8 @@ from rtl.interface.trace import SoftmaxTrace, sum_bits
 from rtl.interface.word import int16_word
 from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import READ_LATENCY, Memory, Rom
-from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register
 
-MAX_TOKENS = TOKENS_MAX
 ARRIVAL_LATENCY = READ_LATENCY  # of a column, which waits for the attend bit of its key
 # A job waits for its maximum: it is there when the first score has been read, a cycle after that
 # job begins.
@@ -89,18 +85,11 @@ class Softmax(Unit):
         Most keys, 1 to 8192.
     places
         Attend bits, 1 to 16384: of all keys of several sequences. None: tokens.
-
-    Raises
-    ------
-    ValueError
-        lanes, tokens or places is out of range.
     """
 
     def __init__(self, lanes: int, tokens: int, places: int | None = None) -> None:
-        self.lanes = check("Softmax", "lanes", lanes, 1, MAX_LANES)
-        self.tokens = check("Softmax", "tokens", tokens, 1, MAX_TOKENS)
         places = tokens if places is None else places
-        self.places = check("Softmax", "places", places, 1, 2 * MAX_TOKENS)
+        self.lanes, self.tokens, self.places = lanes, tokens, places
         super().__init__(
             mask=In(MaskWrite(places), "Not during an attention."),
             score=In(

@@ -11,9 +11,8 @@ from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-import rtl.datapath.epilogue
-import rtl.datapath.matmul
-import rtl.datapath.softmax
+from rtl.datapath.epilogue import Epilogue
+from rtl.datapath.matmul import lut_product
 from rtl.datapath.norm_lane import NormLane
 from rtl.datapath.operand import Operand
 from rtl.datapath.position_bias import PositionBias
@@ -21,6 +20,7 @@ from rtl.datapath.requantize import Requantize, RoundShift
 from rtl.datapath.rotary import Rotary
 from rtl.datapath.row_scale import RowScale
 from rtl.datapath.schedule import CODE, GATE_READ
+from rtl.datapath.softmax import Softmax
 from rtl.interface.word import activation_word
 from tests.damage import replaced
 from tests.rtl.formal import PARTS_AS_PORTS, STATE_AS_PORTS, cut, proved
@@ -206,10 +206,9 @@ def exp2_table() -> str:
 
 
 class Weight(wiring.Component):
-    """p of one lane of the softmax of `module`."""
+    """p of one lane of the softmax."""
 
-    def __init__(self, module: Any = rtl.datapath.softmax) -> None:
-        self.softmax = module.Softmax
+    def __init__(self) -> None:
         score = {"score": In(signed(16)), "maximum": In(signed(16)), "attend": In(1)}
         super().__init__(score | {"p": Out(8)})
 
@@ -218,44 +217,43 @@ class Weight(wiring.Component):
         layout = data.StructLayout({"scores": data.ArrayLayout(signed(16), 1), "attend": 1})
         word, lane = Signal(layout), SimpleNamespace(lanes=1)
         m.d.comb += [word.scores[0].eq(self.score), word.attend.eq(self.attend)]
-        m.d.comb += self.p.eq(self.softmax._weights(lane, m, word, [self.maximum])[0])
+        m.d.comb += self.p.eq(Softmax._weights(lane, m, word, [self.maximum])[0])
         return m
 
 
 class Product(wiring.Component):
-    """The product of `module` that is made of adders."""
+    """The product of the array that is made of adders."""
 
-    def __init__(self, module: Any = rtl.datapath.matmul) -> None:
-        self.product = module.lut_product
+    def __init__(self) -> None:
         super().__init__({"a": In(signed(9)), "b": In(signed(8)), "o": Out(signed(17))})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.d.comb += self.o.eq(self.product(self.a, self.b))
+        m.d.comb += self.o.eq(lut_product(self.a, self.b))
         return m
 
 
 class Gate(wiring.Component):
-    """The product of one lane of the epilogue of `module`."""
+    """The product of one lane of the epilogue."""
 
-    def __init__(self, precise: bool, module: Any = rtl.datapath.epilogue) -> None:
-        self.epilogue, self.precise = module.Epilogue, precise
+    def __init__(self, precise: bool) -> None:
+        self.precise = precise
         bits = 16 if precise else 8
         given = {"word": In(bits), "up": In(signed(16)), "shift": In(5), "wide": In(1)}
         super().__init__(given | {"o": Out(bits)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        column = SimpleNamespace(write=1, gated=1, address=0, shift=self.shift)
+        column = SimpleNamespace(write=1, gated=1, address=0, way=0, shift=self.shift)
         word = Signal(activation_word(1, self.precise))
         m.d.comb += word.as_value().eq(self.word)
         lane = SimpleNamespace(
-            config=SimpleNamespace(lanes=1, ways=1, precise=self.precise),
-            gate=SimpleNamespace(en=Signal(), address=Signal(), data=word),
+            config=SimpleNamespace(lanes=1, precise=self.precise),
+            gate=SimpleNamespace(en=Signal(), address=Signal(), way=Signal(), data=word),
             requantize=SimpleNamespace(o=[self.up]),
         )
         at = dict.fromkeys((GATE_READ - 1, GATE_READ, CODE), column)
-        (product,) = self.epilogue._products(lane, m, at, self.wide)
+        (product,) = Epilogue._products(lane, m, at, self.wide)
         m.d.comb += self.o.eq(product)
         return m
 

@@ -57,10 +57,9 @@ endmodule
 
 
 class Operands(wiring.Component):
-    """Of the Rsqrt of `module`: what reaches its table and Newton's step."""
+    """What reaches the table of Rsqrt and Newton's step."""
 
-    def __init__(self, module: Any = rtl.datapath.rsqrt) -> None:
-        self.module = module
+    def __init__(self) -> None:
         ports = {"e": Out(5), "address": Out(8), "error": Out(signed(32))}
         super().__init__({"i": In(52)} | ports)
 
@@ -76,13 +75,13 @@ class Operands(wiring.Component):
         def step(shape: Any) -> Stub:
             return newton
 
-        sound = self.module.Rom, self.module.NewtonStep
-        unit = self.module.Rsqrt()
-        self.module.Rom, self.module.NewtonStep = rom, step
+        module: Any = rtl.datapath.rsqrt
+        sound, unit = (module.Rom, module.NewtonStep), module.Rsqrt()
+        module.Rom, module.NewtonStep = rom, step
         try:
             m.submodules.unit = Fragment.get(unit, platform)
         finally:
-            self.module.Rom, self.module.NewtonStep = sound
+            module.Rom, module.NewtonStep = sound
         m.d.comb += [unit.i.eq(self.i), self.e.eq(unit.e), self.address.eq(table.address0)]
         m.d.comb += self.error.eq(newton.error)
         return m
