@@ -7,7 +7,7 @@ import pytest
 
 from golden import store
 from golden.model import Shape, Window
-from golden.random import random_model
+from golden.random import Kind, random_model
 from rtl.compile import __main__ as compile_command
 from rtl.compile.fit import FitError, longest_sequence, sized
 from rtl.compile.program import compile_model
@@ -50,7 +50,7 @@ def test_several_models_get_one_accelerator() -> None:
 
 def test_a_position_bias_has_as_many_heads_as_the_model() -> None:
     """The most of several models; more where that is asked for, and an error where it is less."""
-    three, two = (random_model(shape, 0, biased=True) for shape in (SMALL, WIDE))
+    three, two = (random_model(shape, 0, Kind(biased=True)) for shape in (SMALL, WIDE))
     plain = random_model(SMALL, 1)
     assert sized([plain, two], {"lanes": 4}).bias_heads == 2
     assert sized([three, two], {"lanes": 4, "bias_heads": 0}).bias_heads == 3
@@ -73,7 +73,7 @@ def test_a_position_bias_has_as_many_heads_as_the_model() -> None:
 
 
 def test_rms_norms_where_a_model_has_some_or_they_are_asked_for() -> None:
-    plain, rms = random_model(SMALL, 1), random_model(SMALL, 1, rms=True)
+    plain, rms = random_model(SMALL, 1), random_model(SMALL, 1, Kind(rms=True))
     assert not sized([plain], {"lanes": 4}).rms_norm
     assert sized([plain], {"lanes": 4, "rms_norm": True}).rms_norm
     config = sized([plain, rms], {"lanes": 4, "rms_norm": False})
@@ -83,7 +83,7 @@ def test_rms_norms_where_a_model_has_some_or_they_are_asked_for() -> None:
 
 
 def test_gates_where_a_model_has_some_or_they_are_asked_for() -> None:
-    plain, gated = random_model(SMALL, 1), random_model(SMALL, 1, gated=True)
+    plain, gated = random_model(SMALL, 1), random_model(SMALL, 1, Kind(gated=True))
     assert not sized([plain], {"lanes": 4}).gated
     assert sized([plain], {"lanes": 4, "gated": True}).gated
     config = sized([plain, gated], {"lanes": 4, "gated": False})
@@ -93,7 +93,7 @@ def test_gates_where_a_model_has_some_or_they_are_asked_for() -> None:
 
 
 def test_the_tables_of_rotary_positions_have_as_many_pairs_as_the_model() -> None:
-    model = random_model(zoo.shape("bert-tiny"), 1, rotary=True)
+    model = random_model(zoo.shape("bert-tiny"), 1, Kind(rotary=True))
     pairs = 2 * model.shape.head_size // 2
     config = sized([model], {"lanes": 4})
     assert config.rotary_pairs == pairs
@@ -105,7 +105,7 @@ def test_the_tables_of_rotary_positions_have_as_many_pairs_as_the_model() -> Non
 
 
 def test_windows_where_a_model_has_some_or_they_are_asked_for() -> None:
-    plain, limited = random_model(SMALL, 1), random_model(SMALL, 1, windowed=True)
+    plain, limited = random_model(SMALL, 1), random_model(SMALL, 1, Kind(windowed=True))
     assert any(layer.window for layer in limited.layers)
     assert not sized([plain], {"lanes": 4}).windows
     assert sized([plain], {"lanes": 4, "windows": True}).windows
