@@ -15,7 +15,7 @@ from cli.machine import ROOT
 _MODULES = """
 quant.inspect quant.calibrate quant.classify quant.embed quant.evaluate
 quant.report simulate=sim.run sim.regress rtl.generate bench=tb.generate sim.vectors
-rtl.compile rtl.registers rtl.generate.diagram sim.cycles sim.estimate sim.synth
+rtl.compile rtl.registers sim.cycles sim.estimate sim.synth
 compare=train.bench quant.export boards boards.host board-sim=boards.simulation verify.fuzz
 verify.mutate sim.gates train.pretrain train.finetune
 """

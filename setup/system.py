@@ -77,7 +77,6 @@ PACKAGES: dict[str, dict[str, Probe]] = {
         "libevent-dev": _header("event2/event.h"),
         "libjson-c-dev": _header("json-c/json.h"),
     },
-    "dev": {"ghdl": _command("ghdl")},
 }
 
 

@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cli.command import run_command
 from cli.errors import UserError
@@ -18,21 +17,17 @@ from cli.progress import stage
 from rtl.compile.options import add_fit, fit
 from rtl.dma.bus import Bus
 from rtl.dma.options import add_bus_options, bus_of
-from rtl.generate.sheet import STREAMED, Generated, generate, refuse_dma
+from rtl.generate.sheet import STREAMED, generate, generated, refuse_dma
 from rtl.generate.units import UNITS
 from rtl.interface.config import Config, array
 from rtl.interface.options import add_config_options, config_of
 
-if TYPE_CHECKING:
-    from rtl.generate.package.folder import Around
-
 DESCRIPTION = """\
 Write a unit as Verilog, with a JSON of its ports, configuration and latency beside it.
 
-The accelerator comes as a package: rtl/, constraints/ (.sdc, .xdc, .lpf), templates/ for Verilog
-and VHDL, software/ (C header of the registers), ip/ (IP-XACT, Tcl for Vivado and Quartus), a
-self-checking bench, a FuseSoC core and a data sheet. With --dma it reads command stream and
-embedding rows from memory itself, and --cores of them share the memory.
+The accelerator comes as a package: rtl/, constraints/ (.sdc, .xdc, .lpf), memories/ (examples for
+an ASIC or AMD's XPM), software/ (C header of the registers), a self-checking bench, a FuseSoC core
+and a data sheet. With --dma it reads command stream and embedding rows from memory itself.
 """
 EXAMPLES = """\
 examples:
@@ -42,7 +37,6 @@ examples:
   python -m rtl.generate accelerator --lanes 8 -o build/package --clock-mhz 125
   python -m rtl.generate accelerator --lanes 4 --trace --prefix small_
   python -m rtl.generate accelerator --dma --data-bits 128 -o build/package
-  python -m rtl.generate accelerator --dma --cores 2 --lanes 4
   python -m rtl.generate accelerator --fit build/bert-tiny-imdb build/mine --lanes 16
 """
 OUT = BUILD / "rtl"
@@ -76,7 +70,7 @@ def _parser() -> Parser:
     )
     add_fit(result)
     add_config_options(result)
-    add_bus_options(result, cores=True)
+    add_bus_options(result)
     return result
 
 
@@ -117,32 +111,22 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _package(options: argparse.Namespace, config: Config, bus: Bus | None) -> list[Path]:
-    # Only a package needs what its register map, its diagrams and its bench are made with.
+    # Only a package needs what its bench is made with.
     from rtl.generate.package.constraints import constraints
-    from rtl.generate.package.folder import MHZ, accelerator, package_files, write_package
-    from sim.estimate.sheet import expected
-
-    mhz = MHZ if options.clock_mhz is None else options.clock_mhz
-    constraints("", mhz)  # a clock that is none is refused before the design is made
-    name = STREAMED if bus is None else WITH_DMA
-    stage(f"generating the {name}, {array(config.lanes, config.tile_columns)}")
-    made = accelerator(config, prefix=options.prefix, trace=options.trace, bus=bus)
-    stage("generating its bench")
-    bench = _bench(made, config, options.prefix, bus)
-    told = expected(config, bus)
-    files = package_files(made, config, bench, mhz=mhz, bus=bus, expected=told)
-    return write_package(files, options.out, made.module)
-
-
-def _bench(made: Generated, config: Config, prefix: str, bus: Bus | None) -> Around:
-    """The bench of small random models."""
-    from rtl.generate.package.folder import Around, verilog_paths
+    from rtl.generate.package.folder import MHZ, package_files, verilog_paths, write_package
     from tb.generate.folder import bench_files, bench_of
 
+    mhz = MHZ if options.clock_mhz is None else options.clock_mhz
+    constraints("", mhz)  # a clock out of range is refused before the design is made
+    name = STREAMED if bus is None else WITH_DMA
+    stage(f"generating the {name}, {array(config.lanes, config.tile_columns)}")
+    made = generated(STREAMED, config, prefix=options.prefix, trace=options.trace, bus=bus)
+    stage("generating its bench")
     design = made.facts, made.verilog
-    bench = bench_of(STREAMED, config, prefix=prefix, design=design, bus=bus)
-    files = bench_files(bench, [f"../{path}" for path in verilog_paths(made.verilog)])
-    return Around(files=files, sources=bench.sources)
+    bench = bench_of(STREAMED, config, prefix=options.prefix, design=design, bus=bus)
+    texts = bench_files(bench, [f"../{path}" for path in verilog_paths(made.verilog)])
+    files = package_files(made, config, texts, bench.sources, mhz=mhz, bus=bus)
+    return write_package(files, options.out, made.module)
 
 
 if __name__ == "__main__":

@@ -8,28 +8,19 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
-from math import ceil
 from pathlib import Path
 
 import pytest
 
-from golden.random import random_model
-from rtl.compile.program import compile_model
-from rtl.dma.bus import Bus
 from rtl.generate import __main__ as command
-from rtl.generate.package import folder
 from rtl.generate.package.constraints import constraints
-from rtl.generate.package.data_sheet import CYCLES
 from rtl.generate.sheet import Generated, banner
-from rtl.interface.command import Flag, Opcode
 from rtl.interface.config import Config
 from rtl.interface.options import options_of
 from sim import verilator
-from sim.cycles.model import predict
 from sim.design import generated
-from tb.scenarios import SMALL, SMALL_LIMITS
-from tests.sim.test_lint import TOOLS, modules, slang_says, verilator_says
+from tb.scenarios import SMALL_LIMITS
+from tests.sim.test_lint import TOOLS, modules
 from tests.tb.plain import passed, play
 
 pytestmark = pytest.mark.slow
@@ -39,9 +30,7 @@ LIMITS = options_of(CONFIG)
 CORE = "bert2rtl:accelerator:accelerator"
 
 
-def known(
-    config: Config, *, prefix: str = "", trace: bool = True, bus: Bus | None = None
-) -> Generated:
+def known(name: str, config: Config, **options: object) -> Generated:
     """The design of CONFIG, whatever is asked for, as other tests have it."""
     design = generated("accelerator", CONFIG)
     return Generated(
@@ -56,7 +45,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A package of CONFIG."""
     place = tmp_path_factory.mktemp("package") / "new"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folder, "accelerator", known)
+        patch.setattr(command, "generated", known)
         assert command.main(["accelerator", *LIMITS, "-o", str(place)]) == 0
     return place
 
@@ -167,75 +156,8 @@ def test_the_verilog_says_what_it_is(package: Path) -> None:
     assert (package / "LICENSE").read_text() == Path("LICENSE").read_text()
 
 
-def test_the_verilog_template_joins_every_port(package: Path, tmp_path: Path) -> None:
-    template = (package / "templates" / "accelerator_instance.v").read_text()
-    waived = ["UNUSEDSIGNAL", "UNDRIVEN", "DECLFILENAME"]
-    top = tmp_path / "top.v"
-    lines = [f"/* verilator lint_off {rule} */" for rule in waived]
-    top.write_text("\n".join([*lines, "module top;", "wire clk, rst;", template, "endmodule", ""]))
-    files = [*modules(package, "accelerator"), top]
-    assert verilator_says(files, "top", "-Wall") == ""
-    assert slang_says(files, "top").startswith("0 errors") or slang_says(files, "top") == ""
-    top.write_text(top.read_text().replace("[6:0] s_axi_awaddr;", "[5:0] s_axi_awaddr;"))
-    assert "WIDTH" in verilator_says(files, "top", "-Wall")
-
-
-def test_the_vhdl_component_has_the_ports_of_the_verilog(package: Path, tmp_path: Path) -> None:
-    path = package / "templates" / "accelerator_component.vhd"
-    for standard in ("93", "08"):
-        run = ["ghdl", "-a", f"--std={standard}", "--warn-error", str(path)]
-        done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
-        assert (done.returncode, done.stderr) == (0, "")
-    component = path.read_text().partition("end component")[0]
-    found = re.findall(
-        r"^ +(\w+) +: (in|out) +std_logic(?:_vector\((\d+) downto 0\))?;?$", component, re.M
-    )
-    facts = json.loads((package / "rtl" / "accelerator.json").read_text())["ports"]
-    assert [(name, way, int(high or 0) + 1) for name, way, high in found] == [
-        (name, {"input": "in", "output": "out"}[port["direction"]], port["width"])
-        for name, port in facts.items()
-    ]
-
-
-@pytest.mark.parametrize("tokens", [1, 5, 16])
-@pytest.mark.parametrize(("lanes", "columns"), [(4, 4), (8, 8), (4, 16)])
-@pytest.mark.parametrize("wide", [False, True])
-def test_the_formulas_of_the_sheet_are_exact(
-    lanes: int, columns: int, tokens: int, wide: bool
-) -> None:
-    """Those of the array's cycles, as text, beside what the cycle model predicts."""
-    formulas = dict(re.findall(r"^\| ([a-z]+) .* \| (.* · .*) \|$", CYCLES, re.MULTILINE))
-    shape = replace(SMALL["bert-tiny"], positions=16)
-    models = (random_model(shape, seed) for seed in range(9))
-    model = next(model for model in models if model.embedding.wide == wide)
-    program = compile_model(model, Config(lanes=lanes, columns=columns))
-
-    def cycles(operation: str, **values: int) -> int:
-        text = formulas[operation].replace("·", "*")
-        known = {"N": lanes, "M": columns, "c": columns // lanes, "L": tokens, "ceil": ceil}
-        known["R"] = ceil(tokens / lanes)
-        return int(eval(text, known | values))
-
-    seen = set()
-    for phase in predict(program, tokens).phases:
-        values = program.steps[phase.number].values
-        if Flag.FIRST_TILE in program.steps[phase.number].flags:
-            continue
-        if phase.opcode is Opcode.LINEAR:
-            transposed = Flag.TRANSPOSED in program.steps[phase.number].flags
-            kind = "the" if transposed and columns > lanes else "linear"
-            wanted = cycles(kind, K=values["length"], O=values["columns"])
-        elif phase.opcode is Opcode.ATTEND:
-            wanted = values["heads"] * cycles("attention", D=values["head_size"])
-        else:
-            wanted = cycles("wide" if wide else "embedding", hidden=shape.hidden)
-        assert phase.active == wanted, phase.name
-        seen.add(phase.opcode)
-    assert seen == {Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND}
-
-
 def run(*arguments: str, monkeypatch, capsys) -> tuple[int, list[str]]:
-    monkeypatch.setattr(folder, "accelerator", known)
+    monkeypatch.setattr(command, "generated", known)
     code = command.main(["accelerator", *arguments])
     return code, capsys.readouterr().err.splitlines()
 
@@ -255,7 +177,7 @@ def run(*arguments: str, monkeypatch, capsys) -> tuple[int, list[str]]:
 def test_what_is_refused_before_anything_is_made(
     arguments: list[str], said: str, tmp_path: Path, monkeypatch, capsys
 ) -> None:
-    monkeypatch.setattr(folder, "accelerator", None)
+    monkeypatch.setattr(command, "generated", None)
     try:
         code = command.main(["accelerator", *arguments, "-o", str(tmp_path / "new")])
     except SystemExit as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from cli.errors import UserError
+
 
 def _tcl(module: str, mhz: float, tool: str) -> str:
     return (
@@ -18,7 +20,7 @@ def constraints(module: str, mhz: float) -> dict[str, str]:
     are the board's, and stand in no file here.
     """
     if not 0 < mhz < 10_000:
-        raise ValueError(f"the clock is {mhz:g} MHz: it must lie above 0 and below 10000")
+        raise UserError(f"the clock is {mhz:g} MHz: it must lie above 0 and below 10000")
     return {
         f"{module}.sdc": _tcl(module, mhz, "Synopsys Design Constraints"),
         f"{module}.xdc": _tcl(module, mhz, "Xilinx Design Constraints"),

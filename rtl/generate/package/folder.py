@@ -6,52 +6,26 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from cli.errors import UserError
 
 from rtl.dma.bus import Bus
-from rtl.generate import diagram, library
-from rtl.generate.package import waves
+from rtl.generate import library
 from rtl.generate.package.constraints import constraints
 from rtl.generate.package.core import core
 from rtl.generate.package.data_sheet import data_sheet
-from rtl.generate.package.expected import Expected
-from rtl.generate.package.instances import verilog, vhdl
-from rtl.generate.package.ipxact import component
-from rtl.generate.package.vendors import quartus, vivado
-from rtl.generate.sheet import Generated, file_list, generated, module_files, sheet_text
+from rtl.generate.sheet import Generated, file_list, module_files, sheet_text
 from rtl.interface.config import Config
 from rtl.registers.export import c_header
 
 LICENCE = Path(__file__).resolve().parents[3] / "LICENSE"
 RTL = "rtl"
 """The folder of the Verilog."""
-MEMORIES = "memories"
-"""The folder of examples of other memory."""
-BLOCKS = "images/blocks.svg"
-"""The block diagram."""
 BENCH_LIST = "bench.f"
 """In every folder of a bench."""
 MHZ = 100.0
 """Default of the clock."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Around:
-    """The bench of a package.
-
-    Attributes
-    ----------
-    files
-        Text by path in the folder of the bench.
-    sources
-        Those that are compiled, in order; the Verilog of the accelerator follows them.
-    """
-
-    files: Mapping[str, str]
-    sources: Sequence[str]
 
 
 def bench_folder(module: str) -> str:
@@ -67,11 +41,11 @@ def verilog_paths(verilog: str) -> list[str]:
 def package_files(
     made: Generated,
     config: Config,
-    bench: Around,
+    bench: Mapping[str, str],
+    bench_sources: Sequence[str],
     *,
     mhz: float = MHZ,
     bus: Bus | None = None,
-    expected: Expected | None = None,
 ) -> dict[str, str]:
     """Every file of the package by its path.
 
@@ -80,76 +54,45 @@ def package_files(
     made
         The accelerator of `config`.
     bench
-        What plays and checks it.
+        What plays and checks it: text by path in the folder of the bench.
+    bench_sources
+        Those paths of `bench` that are compiled, in order; the Verilog follows them.
     mhz
         The clock of the constraints.
     bus
         Of an accelerator with DMA.
-    expected
-        What the data sheet says of area, bandwidth and latency; None leaves it out.
 
     Raises
     ------
     ValueError
-        The clock is none.
+        `mhz` is out of range.
     """
-    module, ports = made.module, made.facts["ports"]
+    module, place = made.module, bench_folder(made.module)
+    rtl = verilog_paths(made.verilog)
     clocks = {f"constraints/{name}": text for name, text in constraints(module, mhz).items()}
-    around = {f"{bench_folder(module)}/{path}": text for path, text in bench.files.items()}
-    shown = waves.shown_in(bus)
-    images = {BLOCKS: diagram.drawn()}
-    images |= {f"images/{name}.svg": waves.DIAGRAMS[name]() for name in shown}
-    captions = {BLOCKS: diagram.CAPTION}
-    captions |= {f"images/{name}.svg": waves.CAPTIONS[name] for name in shown}
+    around = {f"{place}/{path}": text for path, text in bench.items()}
+    examples = {
+        f"memories/{example}/{name}": text
+        for example, texts in library.examples().items()
+        for name, text in texts.items()
+    }
     files = {
         **{f"{RTL}/{name}": text for name, text in made.files.items()},
         f"{RTL}/{module}.json": sheet_text(made),
-        f"templates/{module}_instance.v": verilog(module, ports),
-        f"templates/{module}_component.vhd": vhdl(module, ports),
         f"software/{module}_registers.h": c_header(config, bus),
+        f"{module}.f": file_list(rtl),
+        f"{module}.core": core(
+            module,
+            rtl=rtl,
+            constraints=sorted(clocks),
+            bench=[f"{place}/{path}" for path in bench_sources],
+            vectors=sorted(path for path in around if "/vectors/" in path),
+        ),
+        f"{module}.md": data_sheet(made, config, bench=f"{place}/", bus=bus),
     }
-    for example, texts in library.examples().items():
-        files |= {f"{MEMORIES}/{example}/{name}": text for name, text in texts.items()}
-    files |= clocks | images | around
-    rtl = verilog_paths(made.verilog)
-    files[f"{module}.f"] = file_list(rtl)
-    sources = [f"../{path}" for path in rtl]
-    sets = {
-        "rtl": sources,
-        "constraints": [f"../{path}" for path in sorted(clocks)],
-        "software": [f"../software/{module}_registers.h"],
-    }
-    files |= {
-        f"ip/{module}.xml": component(module, ports, config, sets, bus),
-        f"ip/{module}_vivado.tcl": vivado(module, ports, sources),
-        f"ip/{module}_hw.tcl": quartus(module, ports, sources, bus),
-    }
-    files[f"{module}.core"] = core(
-        module,
-        rtl=rtl,
-        constraints=sorted(clocks),
-        bench=[f"{bench_folder(module)}/{path}" for path in bench.sources],
-        vectors=sorted(path for path in around if "/vectors/" in path),
-    )
-    files[f"{module}.md"] = data_sheet(
-        made,
-        config,
-        images=captions,
-        bench=f"{bench_folder(module)}/",
-        bus=bus,
-        mhz=mhz,
-        expected=expected,
-    )
     if LICENCE.is_file():
         files["LICENSE"] = LICENCE.read_text(encoding="utf-8")
-    return files
-
-
-def accelerator(
-    config: Config, *, prefix: str = "", trace: bool = False, bus: Bus | None = None
-) -> Generated:
-    """What a package is made of; errors are those of `rtl.generate.sheet.generate`."""
-    return generated("accelerator", config, prefix=prefix, trace=trace, bus=bus)
+    return files | examples | clocks | around
 
 
 def write_package(files: Mapping[str, str], folder: Path, module: str) -> list[Path]:
