@@ -227,7 +227,6 @@ class LinearWalker(Walker):
         running = self.start(m)
         taken = self.both_passes(m, self.o.valid & self.o.ready)
         linear = fields(Opcode.LINEAR, self.operation.fields)
-        gathered, single, first = Signal(), Signal(), Signal()
         rows = Signal(range(self.config.row_tiles + 1))
         row = unreset(rows.shape())
         address, result = unreset(self.width), unreset(self.width)
@@ -237,7 +236,8 @@ class LinearWalker(Walker):
         row_end, column_end = Signal(), Signal()  # in registers, since much hangs on them
         again = Signal()
         tokens_left, following = self.follow(m, again, (taken & ~row_end) | self.passes)
-        lane = Signal(range(n))
+        moves = taken | self.passes
+        single, first, lane, present = self._first_tokens(m, again, taken, tokens_left)
         gather = single & (flags.residual | flags.logits)
         m.d.comb += [
             again.eq(self.begin | (taken & row_end)),
@@ -245,45 +245,14 @@ class LinearWalker(Walker):
             self.passes.eq(running & single & ~first),
         ]
         with m.If(self.begin):
-            m.d.sync += [
-                gathered.eq(flags.first_tile & self.gathered),
-                single.eq(flags.first_tile & ~self.gathered),
-                rows.eq(Mux(flags.first_tile, self.batch.gathered, self.batch.row_tiles)),
-            ]
-        with m.If(again):
-            m.d.sync += [first.eq(1), lane.eq(0)]
-        with m.Elif(taken | self.passes):
-            m.d.sync += first.eq(tokens_left <= n)
-            with m.If(taken & single):
-                m.d.sync += lane.eq(lane + 1)
-        # Transposed, the columns of what was gathered are as many sequences.
-        sequences_left = unreset(self.batch.sequences.shape())
-        with m.If(again):
-            m.d.sync += sequences_left.eq(self.batch.sequences)
-        with m.Elif(taken):
-            m.d.sync += sequences_left.eq(sequences_left - n)
-        present = Signal(range(n + 1))
-        m.d.comb += present.eq(Mux(gathered, minimum(n, sequences_left), minimum(n, tokens_left)))
-
+            m.d.sync += rows.eq(Mux(flags.first_tile, self.batch.gathered, self.batch.row_tiles))
+        self._rotary(m, again, moves, tokens_left, row)
         shift, of_table = linear.shift, flags.table
         if self.config.gated:
             # It counts as a user of the table, which says how wide its words are.
             gated = linear.gate.any()
             shift, of_table = Mux(gated, linear.gate, shift), of_table | gated
             m.d.comb += tile.tag.gated.eq(gated)
-        place, column_first = unreset(range(self.config.row_tiles)), Signal()
-        with m.If(again):
-            m.d.sync += [place.eq(0), column_first.eq(self.begin)]
-        with m.Elif(taken | self.passes):
-            m.d.sync += place.eq(Mux(tokens_left <= n, 0, place + 1))
-        m.d.comb += [
-            tile.tag.turned.eq(flags.shifts),  # ROTARY is that bit
-            tile.tag.place.eq(place),
-            tile.tag.pair.eq(linear.rotary),
-            tile.tag.last_pair.eq(linear.rotary + (linear.head_size >> 1) - 1),
-            tile.tag.begins.eq(column_first),
-            tile.tag.repeats.eq(row != 0),
-        ]
         activation = Mux(flags.bank, Operand.BANK, Operand.X8)
         m.d.comb += [
             tile.row.eq(row),
@@ -375,7 +344,7 @@ class LinearWalker(Walker):
                 gathered_result.eq(next_column),
                 columns_left.eq(columns_left - columns),
             ]
-        with m.Elif(taken | self.passes):
+        with m.Elif(moves):
             # Row tiles lie in the ways in turn, but for those of X16 and of the logits.
             wraps = way == ways - 1
             source_stride = Mux(wraps, linear.source_stride, 0)
@@ -391,6 +360,53 @@ class LinearWalker(Walker):
             with m.If(taken & (lane == n - 1)):
                 m.d.sync += gathered_result.eq(gathered_result + linear.destination_stride)
         return m
+
+    def _first_tokens(
+        self, m: Module, again: Value, taken: Value, tokens_left: Value
+    ) -> tuple[Signal, Signal, Signal, Signal]:
+        """With FIRST_TILE: whether row tiles are passed, this one is a sequence's first, its lane.
+
+        The fourth is how many columns there are, TRANSPOSED: of what was gathered as many as there
+        are sequences.
+        """
+        n, first_tile = self.config.lanes, self.operation.flags.first_tile
+        gathered, single, first = (Signal(name=x) for x in ("gathered", "single", "first"))
+        lane, present = Signal(range(n), name="lane"), Signal(range(n + 1), name="present")
+        sequences_left = unreset(self.batch.sequences.shape(), "sequences_left")
+        with m.If(self.begin):
+            m.d.sync += [
+                gathered.eq(first_tile & self.gathered),
+                single.eq(first_tile & ~self.gathered),
+            ]
+        with m.If(again):
+            m.d.sync += [first.eq(1), lane.eq(0), sequences_left.eq(self.batch.sequences)]
+        with m.Elif(taken | self.passes):
+            m.d.sync += first.eq(tokens_left <= n)
+            with m.If(taken & single):
+                m.d.sync += lane.eq(lane + 1)
+            with m.If(taken):
+                m.d.sync += sequences_left.eq(sequences_left - n)
+        m.d.comb += present.eq(Mux(gathered, minimum(n, sequences_left), minimum(n, tokens_left)))
+        return single, first, lane, present
+
+    def _rotary(
+        self, m: Module, again: Value, moves: Value, tokens_left: Value, row: Value
+    ) -> None:
+        """With ROTARY: the place of the row tile in its sequence, and the pairs of its columns."""
+        linear, tag = fields(Opcode.LINEAR, self.operation.fields), self.o.payload.tag
+        place, column_first = unreset(range(self.config.row_tiles)), Signal()
+        with m.If(again):
+            m.d.sync += [place.eq(0), column_first.eq(self.begin)]
+        with m.Elif(moves):
+            m.d.sync += place.eq(Mux(tokens_left <= self.config.lanes, 0, place + 1))
+        m.d.comb += [
+            tag.turned.eq(self.operation.flags.shifts),  # ROTARY is that bit
+            tag.place.eq(place),
+            tag.pair.eq(linear.rotary),
+            tag.last_pair.eq(linear.rotary + (linear.head_size >> 1) - 1),
+            tag.begins.eq(column_first),
+            tag.repeats.eq(row != 0),
+        ]
 
 
 class ValueWalker(Walker):
