@@ -66,9 +66,7 @@ class Accelerator(Unit):
             s_axis_rows=In(AxiStream(8 * n, last=True), "The rows asked for, N bytes a word."),
             m_axis_logits=Out(AxiStream(32, last=True), "An int32 a word."),
             interrupt=Out(
-                1,
-                "Enabled, and an inference has ended, good or bad, that was not acknowledged; "
-                "until the next start at the latest.",
+                1, "Enabled, and an end that was not acknowledged; at most until the next start."
             ),
             trace=Out(Trace(config), "For benches."),
         )

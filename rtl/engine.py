@@ -7,7 +7,8 @@ from operator import or_
 from typing import NamedTuple
 
 from amaranth.hdl import Array, Cat, Elaboratable, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, wiring
+from amaranth.lib.stream import Signature as Stream
 from amaranth.lib.wiring import connect, flipped
 
 from rtl.control.issuer import Issuer, one_hot
@@ -98,8 +99,8 @@ class Engine(Unit):
             start=In(1, "Pulse: begin."),
             batch=In(Batch(config)),
             length=In(LengthWrite(config)),
-            model=In(stream.Signature(stream_word(config.stream_width)), "Command stream."),
-            norm=Out(stream.Signature(NORM)),
+            model=In(Stream(stream_word(config.stream_width)), "Command stream."),
+            norm=Out(Stream(NORM)),
             norm_parameter=Out(NormParameterWrite(config.hidden)),
             norm_free=In(1, "No NORM is queued or running."),
             norm_progress=In(NormProgress(config)),

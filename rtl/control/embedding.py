@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, unsigned
-from amaranth.lib import data, stream
+from amaranth.lib import data
+from amaranth.lib.stream import Signature as Stream
 from amaranth.lib.wiring import connect, flipped
 
 from rtl.interface.config import Config, ceil_div
@@ -45,16 +46,14 @@ class Embedding(Unit):
             length=In(LengthWrite(config)),
             batch=In(Batch(config)),
             rows=In(RowsFill(), "The EMBED in hand."),
-            request=Out(stream.Signature(unsigned(32), payload_init=0), "Row numbers."),
-            i=In(stream.Signature(row_word(n)), "The rows' words, `last` with each row's last."),
+            request=Out(Stream(unsigned(32), payload_init=0), "Row numbers."),
+            i=In(Stream(row_word(n)), "The rows' words, `last` with each row's last."),
             write=Out(
                 WritePort(range(config.weight_words), int8_word(n), config.ways),
                 "Of the weight half.",
             ),
             error=Out(
-                Error,
-                "TOKEN: an id is beyond the table, or a type beyond the types. ROW: a row ended "
-                "early or late.",
+                Error, "TOKEN: an id or a type beyond the tables. ROW: a row ended early or late."
             ),
             number=Out(range(config.row_tiles), "The sequence that has the error, valid with it."),
         )

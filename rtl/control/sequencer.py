@@ -6,7 +6,8 @@ from functools import reduce
 from operator import or_
 
 from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value
-from amaranth.lib import data, stream
+from amaranth.lib import data
+from amaranth.lib.stream import Signature as Stream
 from amaranth.lib.wiring import connect, flipped
 
 from rtl.control.attend import AttendWalker
@@ -64,11 +65,8 @@ class Sequencer(Unit):
             batch=In(Batch(config)),
             length=In(LengthWrite(config)),
             quiet=In(1, "No tile is waiting, running or being drained behind the sequencer."),
-            i=In(
-                stream.Signature(OPERATION),
-                "Operations, in order; one waits while another is in hand.",
-            ),
-            o=Out(stream.Signature(Tile(config)), "Tiles, in order."),
+            i=In(Stream(OPERATION), "Operations, in order; one waits while another is in hand."),
+            o=Out(Stream(Tile(config)), "Tiles, in order."),
             score_multiplier=Out(Multiplier()),
             context_multiplier=Out(Multiplier()),
             factor=Out(Factors()),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, wiring
+from amaranth.lib.stream import Signature as Stream
 
 from rtl.control.bounds import Area, offset_bits
 from rtl.interface.command import BANK_SHIFT, Opcode
@@ -62,18 +63,11 @@ class Walker(Unit):
                 1, "The first token of each sequence was gathered: FIRST_TILE is their row tiles."
             ),
             weight_base=In(address_bits(config), "Address of the weight half in turn."),
-            o=Out(
-                stream.Signature(Tile(config)),
-                "In order; the sequencer fills in norm_index, operation and tag.weight_buffer.",
-            ),
+            o=Out(Stream(Tile(config)), "In order; the sequencer fills in what is its own."),
             areas=Out(
-                data.ArrayLayout(Area(config), 2),
-                "What the tile of `o` reads and writes in the activation banks.",
+                data.ArrayLayout(Area(config), 2), "What the tile reads and writes in the banks."
             ),
-            passes=Out(
-                1,
-                "No tile is offered, the row tile of `areas` is passed; it must lie in the banks.",
-            ),
+            passes=Out(1, "No tile is offered, the row tile of `areas` is passed."),
             half_done=Out(1, "Pulse: the tile is the last that uses the weight half."),
             done=Out(1, "Pulse: the operation's last tile is taken."),
             **more,

@@ -68,11 +68,7 @@ class PositionBias(Unit):
                 WritePort(range(self.heads * self.head_words), int16_word(lanes)),
                 "Not while there are scores.",
             ),
-            biased=In(
-                1,
-                "The scores get the bias, else they go through as they are; stable while there are"
-                " some.",
-            ),
+            biased=In(1, "The scores get the bias; stable while there are some."),
             place=In(
                 BiasPlace(lanes, heads, self.head_words),
                 "`ahead` cycles before the column's score.",

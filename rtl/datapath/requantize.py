@@ -46,8 +46,7 @@ class RoundShift(Unit):
             o=Out(signed(bits)),
             wide=Out(
                 signed(bits + 8),
-                "o before its saturation, a cycle before o (where results fit, with o); beyond "
-                "bits bits only its sign is right, and that it is beyond.",
+                "o before its saturation and a cycle before it; its sign, and that it is beyond.",
             ),
         )
 

@@ -51,8 +51,7 @@ class Rotary(Unit):
         super().__init__(
             write=In(
                 WritePort(range(self.channels * self.row_words), int16_word(lanes)),
-                "The row tile is in the k low bits of the address, the channel above it. Not while"
-                " there are columns. -2^14..2^14.",
+                "Row tile, above it the channel; not while there are columns. -2^14..2^14.",
             ),
             row=In(range(self.row_words), "Row tile of the column, `ahead` cycles before u."),
             channel=In(range(self.channels), "2i or 2i + 1, `ahead` cycles before u."),

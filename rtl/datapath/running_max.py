@@ -41,11 +41,7 @@ class RunningMax(Unit):
             valid=In(lanes, "A bit for each lane, for which the column counts."),
             i=In(column),
             o_buffer=In(1),
-            o=Out(
-                column,
-                "Maxima of o_buffer, in the same cycle; steady until the next last column of that "
-                "buffer.",
-            ),
+            o=Out(column, "Maxima of o_buffer, in the same cycle; until its next last column."),
         )
 
     def elaborate(self, platform: object) -> Module:
