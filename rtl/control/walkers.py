@@ -9,8 +9,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.stream import Signature as Stream
 
 from rtl.control.bounds import Area, offset_bits
-from rtl.interface.command import BANK_SHIFT, Opcode
+from rtl.interface.command import BANK_SHIFT
 from rtl.interface.config import Config
+from rtl.interface.isa import Opcode
 from rtl.interface.operation import OPERATION, fields
 from rtl.interface.ports.batch import Batch
 from rtl.interface.tile import Epilogue, Operand, Tile, address_bits
@@ -122,7 +123,7 @@ class Walker(Unit):
         """With WIDE a tile comes twice, for the low halves and the high ones: the second taken."""
         if not self.config.precise:
             return taken
-        wide, second = self.operation.flags.chained, Signal()  # WIDE is that bit
+        wide, second = self.operation.flags.wide, Signal()
         with m.If(taken):
             m.d.sync += second.eq(wide & ~second)
         m.d.comb += [self.o.payload.low.eq(wide & ~second), self.o.payload.joined.eq(second)]
@@ -394,7 +395,7 @@ class LinearWalker(Walker):
         with m.Elif(moves):
             m.d.sync += place.eq(Mux(tokens_left <= self.config.lanes, 0, place + 1))
         m.d.comb += [
-            tag.turned.eq(self.operation.flags.shifts),  # ROTARY is that bit
+            tag.turned.eq(self.operation.flags.rotary),
             tag.place.eq(place),
             tag.pair.eq(linear.rotary),
             tag.last_pair.eq(linear.rotary + (linear.head_size >> 1) - 1),
