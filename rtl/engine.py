@@ -27,9 +27,9 @@ from rtl.interface.ports.datapath import LogitWrite, NormProgress, ResidualAcces
 from rtl.interface.ports.loading import Limit, NormParameterWrite, RowsFill
 from rtl.interface.ports.tiles import LogitLayout, Region
 from rtl.interface.tile import Operand, address_bits
-from rtl.interface.trace import Activity, AttentionTrace, trace
+from rtl.interface.trace import Activity, AttentionTrace
 from rtl.interface.word import activation_word, int8_word, stream_word
-from rtl.primitives.members import In, Out, Unit
+from rtl.primitives.members import In, Out, Unit, copied
 from rtl.primitives.memory import Memory, ReadPort, WritePort
 from rtl.primitives.pipeline import delay, register
 
@@ -68,8 +68,6 @@ class Engine(Unit):
 
     Parameters
     ----------
-    config
-        Limits.
     ahead
         See `Epilogue`.
     """
@@ -206,7 +204,7 @@ class Engine(Unit):
             self.trace.score_key.eq(scores.key),
             self.trace.score.eq(scores.data),
         ]
-        trace(m, self.trace, softmax.trace)
+        m.d.comb += copied(self.trace, softmax.trace)
 
         with m.If(sequencer.outside & (loader.error == Error.NONE)):
             m.d.comb += self.error.eq(Error.LIMIT)

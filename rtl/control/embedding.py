@@ -31,11 +31,6 @@ class Embedding(Unit):
     addresses from t * 2N on. Wide rows have twice the words, high and low bytes in turn: word
     2w + h goes to address (w div c) * 4N + 4i + 2k + h. A token takes four cycles to ask for; a
     word is taken a cycle.
-
-    Parameters
-    ----------
-    config
-        Lanes, longest sequence and widest hidden state.
     """
 
     def __init__(self, config: Config) -> None:
@@ -161,7 +156,7 @@ class Embedding(Unit):
         m.d.sync += pending.eq(pending + Mux(asks, words, 0) - taken)
         m.d.comb += [
             self.i.ready.eq(self.rows.fill),
-            self.write.en.eq(Mux(taken, 1 << way, 0) if way_bits else taken),
+            self.write.en.eq(Mux(taken, 1 << way, 0)),
             self.write.address.eq(
                 Mux(
                     wide,

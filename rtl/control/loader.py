@@ -64,11 +64,6 @@ class Loader(Unit):
     several ways in the one after that; a cycle later it acts; nothing of a damaged or refused one
     does. A table waits until its last user has drained, a NORM until the one before it has
     finished, an operation until the sequencer takes it; then `rtl.control.payload` has the words.
-
-    Parameters
-    ----------
-    config
-        Limits.
     """
 
     def __init__(self, config: Config) -> None:

@@ -28,7 +28,7 @@ from rtl.interface.operation import OPERATION, fields
 from rtl.interface.ports.batch import Batch, LengthWrite
 from rtl.interface.ports.tiles import Factors, LogitLayout, Multiplier, Region, WindowSides
 from rtl.interface.tile import Tile
-from rtl.primitives.members import In, Out, Unit
+from rtl.primitives.members import In, Out, Unit, copied
 from rtl.primitives.memory import DistributedMemory
 from rtl.primitives.queues import OneDeepQueue
 
@@ -165,9 +165,7 @@ class Sequencer(Unit):
             m.d.comb += [
                 walker.begin.eq(begins),
                 walker.operation.eq(op),
-                walker.batch.sequences.eq(self.batch.sequences),
-                walker.batch.row_tiles.eq(self.batch.row_tiles),
-                walker.batch.gathered.eq(self.batch.gathered),
+                *copied(walker.batch, self.batch, "sequences", "row_tiles", "gathered"),
                 walker.length.eq(lengths.read.data),
                 walker.first.eq(of_number[0]),
                 walker.second.eq(of_number[1]),
@@ -176,10 +174,7 @@ class Sequencer(Unit):
                 walker.o.ready.eq(self.o.ready),
             ]
             if isinstance(walker, AttendWalker):
-                m.d.comb += [
-                    walker.window.before.eq(self.window.before),
-                    walker.window.after.eq(self.window.after),
-                ]
+                m.d.comb += copied(walker.window, self.window)
             with m.If(walks):
                 m.d.comb += [
                     self.o.payload.eq(walker.o.payload),

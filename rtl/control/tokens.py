@@ -16,11 +16,6 @@ class Tokens(Unit):
     """Reads the sequences of a batch up to `last`, a word a cycle, and counts them.
 
     A sequence ends with the word that has `ends` set, or `last`; the next one begins a row tile.
-
-    Parameters
-    ----------
-    config
-        Lanes and longest sequence.
     """
 
     def __init__(self, config: Config) -> None:

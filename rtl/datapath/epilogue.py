@@ -75,8 +75,6 @@ class Epilogue(Unit):
 
     Parameters
     ----------
-    config
-        Lanes, columns and address widths.
     ahead
         How far `x.busy` looks ahead, 0..`latency` - 2.
 

@@ -42,11 +42,6 @@ class MatMul(Unit):
     configuration's limits. N * M multipliers of 9 x 8 bits, of which `config.dsp_macs` may become
     DSP blocks; the others are written as adders.
 
-    Parameters
-    ----------
-    config
-        `lanes`, `columns`, the accumulators' width and the DSP budget are used.
-
     Errors
     ------
     Where a tile's columns up to column n count, the next one must end at least n + 1 cycles later:

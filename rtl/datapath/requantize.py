@@ -84,11 +84,6 @@ class Requantize(Unit):
     The multiplication of 32 by 16 bits is two of 17 by 17 bits, signed, each with a register on
     either side: acc = high * 2^16 + low. Multipliers: 2 * lanes.
 
-    Parameters
-    ----------
-    lanes
-        Lanes, 1 to 64.
-
     Attributes
     ----------
     latency

@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, signed
 
 from rtl.interface.config import power_of_two
 from rtl.interface.word import int8_word, int16_word
-from rtl.primitives.members import In, Out, Unit
+from rtl.primitives.members import In, Out, Unit, copied
 from rtl.primitives.memory import Memory, WritePort
 from rtl.primitives.pipeline import delay, register
 from rtl.primitives.saturate import saturate
@@ -64,9 +64,7 @@ class Rotary(Unit):
         m.submodules.table = table = Memory(int16_word(self.lanes), self.channels * self.row_words)
         m.d.comb += [
             table.read.address.eq(Cat(self.row, self.channel)),
-            table.write.en.eq(self.write.en),
-            table.write.address.eq(self.write.address),
-            table.write.data.eq(self.write.data),
+            *copied(table.write, self.write),
         ]
         # A pair is complete: with the word, which is then sin, and with the second's products.
         second = delay(m, self.channel[0], Memory.latency, "second")

@@ -17,11 +17,6 @@ class RunningMax(Unit):
     and with the column before it, the second knows whether that one was taken, so which of the
     two comparisons counts.
 
-    Parameters
-    ----------
-    lanes
-        Lanes, 1 to 64.
-
     Attributes
     ----------
     latency
