@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, ResetInserter, S
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from rtl.control.axi import AxiStream, Register, Registers
+from rtl.control.axi import AxiStream, Registers
 from rtl.control.control import Control
 from rtl.control.embedding import Embedding
 from rtl.control.rows import RowBorder
@@ -17,6 +17,7 @@ from rtl.engine import Engine
 from rtl.interface.command import MAGIC, VERSION
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
+from rtl.interface.registers import Register
 from rtl.interface.trace import Stall, Trace, trace
 from rtl.primitives.memory import DistributedMemory, Memory
 from rtl.primitives.pipeline import register
