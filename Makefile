@@ -61,7 +61,7 @@ calibrate: setup-sim  ## Quantize the shipped checkpoint into build/
 bench: setup-train setup-sim  ## Speed of golden beside Hugging Face, cycles of the Verilog, texts a second, BERT-Base
 	@$(RUN) -m train.bench $(ARGS)
 	@$(RUN) -m sim.cycles --lanes 4,8,16,32 --tokens 16,64,128,512 --whole-last-layer --play
-	@$(RUN) -m sim.cycles --batch 256 --data rotten-tomatoes --lanes 8,16,32,64
+	@$(RUN) -m sim.cycles texts --data rotten-tomatoes --lanes 8,16,32,64
 	@$(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32,64
 
 board-sim: setup-synth  ## A review on the SoC of a ULX3S in LiteX's simulation, by the host program of a board
@@ -71,13 +71,11 @@ regress: setup-test setup-synth  ## All other tests, 222,000 fuzz cases, mutants
 	@$(TESTS) -m slow
 	@$(RUN) -m verify.fuzz --cases 100000
 	@$(RUN) -m verify.fuzz --cases 2000 --lanes 4 --coverage $(BUILD)/coverage.dat
-	@for option in --precise "--bias-heads 2" --windows --rms-norm --gated "--rotary-pairs 8"; do \
+	@for option in --precise "--bias-heads 2" --gated "--rotary-pairs 8"; do \
 	    $(RUN) -m verify.fuzz --cases 20000 --lanes 4 $$option || exit; done
 	@$(RUN) -m verify.mutate requantize activation matmul reciprocal --count 300
 	@$(RUN) -m verify.mutate softmax position_bias layernorm rsqrt --count 200
 	@$(RUN) -m verify.mutate accelerator --count 60
-	@for words in "softmax --windows" "layernorm --rms-norm"; do \
-	    $(RUN) -m verify.mutate $$words --count 60 --seed 1 || exit; done
 	@for last in "" --whole-last-layer; do \
 	    $(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32 --play $$last || exit; done
 	@$(RUN) -m sim.regress $(ARGS)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, ResetInserter, Shape, Signal, Value
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import connect, flipped
 
 from rtl.control.axi import AxiStream, Registers
 from rtl.control.control import Control
@@ -19,11 +18,12 @@ from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from rtl.interface.registers import Register
 from rtl.interface.trace import Stall, Trace, trace
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import DistributedMemory, Memory
 from rtl.primitives.pipeline import register
 
 
-class Accelerator(wiring.Component):
+class Accelerator(Unit):
     """Engine, normalizer and embedding unit between AXI ports; no arithmetic of its own.
 
     An inference: write 1 to `control`; send the tokens (id[23:0], type[24], attend[25], ends[26]:
@@ -31,26 +31,6 @@ class Accelerator(wiring.Component):
     request (a row number of the flat embedding table) with that row's words, tlast with each row's
     last, in order; take the logits. They come after the stream's last CRC was found good. A failed
     inference gives no logits, but an error code in `status`.
-
-    Members
-    -------
-    s_axi : In, AxiLite
-        Registers.
-    s_axis_model : In, AxiStream
-        The command stream, M bytes a word.
-    s_axis_tokens : In, AxiStream
-        A token a word.
-    m_axis_request : Out, AxiStream
-        The number of a row.
-    s_axis_rows : In, AxiStream
-        The rows asked for, N bytes a word.
-    m_axis_logits : Out, AxiStream
-        An int32 a word.
-    interrupt
-        Enabled, and an inference has ended, good or bad, that was not acknowledged; until the next
-        start at the latest.
-    trace : Out, Trace
-        For benches.
 
     Parameters
     ----------
@@ -78,16 +58,20 @@ class Accelerator(wiring.Component):
         self.engine = Engine(config, self.normalizer.ahead)
         n = config.lanes
         super().__init__(
-            {
-                "s_axi": self.registers.signature.members["s_axi"],
-                "s_axis_model": In(AxiStream(8 * config.stream_width, last=True)),
-                "s_axis_tokens": In(AxiStream(32, last=True)),
-                "m_axis_request": Out(AxiStream(32)),
-                "s_axis_rows": In(AxiStream(8 * n, last=True)),
-                "m_axis_logits": Out(AxiStream(32, last=True)),
-                "interrupt": Out(1),
-                "trace": Out(Trace(config)),
-            }
+            s_axi=self.registers.signature.members["s_axi"],
+            s_axis_model=In(
+                AxiStream(8 * config.stream_width, last=True), "The command stream, M bytes a word."
+            ),
+            s_axis_tokens=In(AxiStream(32, last=True), "A token a word."),
+            m_axis_request=Out(AxiStream(32), "The number of a row."),
+            s_axis_rows=In(AxiStream(8 * n, last=True), "The rows asked for, N bytes a word."),
+            m_axis_logits=Out(AxiStream(32, last=True), "An int32 a word."),
+            interrupt=Out(
+                1,
+                "Enabled, and an inference has ended, good or bad, that was not acknowledged; "
+                "until the next start at the latest.",
+            ),
+            trace=Out(Trace(config), "For benches."),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:
@@ -216,8 +200,7 @@ class Accelerator(wiring.Component):
             (self.s_axis_rows.tready, self.s_axis_rows),
         )
         waits = [ready & ~source.tvalid for ready, source in inputs]
-        if self.config.ways > 1:  # the loader may be ready for a word's last part alone
-            waits.append(engine.awaits)
+        waits.append(engine.awaits)
         moved = [ready & source.tvalid for ready, source in inputs]
         for sink in (self.m_axis_request, self.m_axis_logits):
             waits.append(sink.tvalid & ~sink.tready)

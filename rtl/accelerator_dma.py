@@ -6,8 +6,7 @@ Several of them may share one master and one target of registers.
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal
-from amaranth.lib import wiring
-from amaranth.lib.wiring import Out, connect, flipped
+from amaranth.lib.wiring import connect, flipped
 
 from rtl.accelerator import Accelerator
 from rtl.dma.bus import AxiRead, Bus
@@ -17,13 +16,14 @@ from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from rtl.interface.registers import DMA_REGISTERS
 from rtl.interface.trace import Trace, trace
+from rtl.primitives.members import Out, Unit
 
 NAME = "accelerator_dma"
 MOST_OWED = 255
 """Packets of tokens that failed inferences may leave to come."""
 
 
-class AcceleratorDma(wiring.Component):
+class AcceleratorDma(Unit):
     """`Accelerator`, its streams between a read master and register FIFOs.
 
     An inference: write addresses and sizes once; write the tokens into `token`, the last into
@@ -37,26 +37,16 @@ class AcceleratorDma(wiring.Component):
     Each start takes one packet of tokens. A failed inference ends without waiting for it: what has
     not come is dropped as it comes, before the next inference gets a token, unless an abort is
     written first. A start is refused while 255 (MOST_OWED) such packets are to come.
-
-    Members
-    -------
-    s_axi : In, AxiLite
-        Registers, those of the memory side from 0x80 on.
-    m_axi : Out, AxiRead
-    interrupt, trace
-        As in `Accelerator`.
     """
 
     def __init__(self, config: Config, bus: Bus | None = None) -> None:
         self.config, self.bus = config, bus or Bus()
         self.accelerator = Accelerator(config, DMA_REGISTERS)
         super().__init__(
-            {
-                "s_axi": self.accelerator.signature.members["s_axi"],
-                "m_axi": Out(AxiRead(self.bus)),
-                "interrupt": Out(1),
-                "trace": Out(Trace(config)),
-            }
+            s_axi=self.accelerator.signature.members["s_axi"],
+            m_axi=Out(AxiRead(self.bus)),
+            interrupt=Out(1, "As in `Accelerator`."),
+            trace=Out(Trace(config), ...),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

@@ -6,9 +6,9 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-from amaranth.hdl import Array, Cat, Const, Elaboratable, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Array, Cat, Elaboratable, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import connect, flipped
 
 from rtl.control.issuer import Issuer, one_hot
 from rtl.control.loader import Loader
@@ -28,6 +28,7 @@ from rtl.interface.ports.tiles import LogitLayout, Region
 from rtl.interface.tile import Operand, address_bits
 from rtl.interface.trace import Activity, AttentionTrace, trace
 from rtl.interface.word import activation_word, int8_word, stream_word
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import Memory, ReadPort, WritePort
 from rtl.primitives.pipeline import delay, register
 
@@ -44,7 +45,7 @@ class Banks(NamedTuple):
     b: Value
 
 
-class Engine(wiring.Component):
+class Engine(Unit):
     """Runs a command stream: loader, sequencer, issuer, array, epilogue, softmax and their buffers.
 
     Embedding rows, X16 and LayerNorm lie outside, so that the attention datapath alone is the same
@@ -64,39 +65,6 @@ class Engine(wiring.Component):
     from has c = M / N ways, since B is c words: those at its address in all ways. Operand A is the
     word of one way.
 
-    Members
-    -------
-    start : In, 1
-        Pulse: begin.
-    batch : In, Batch
-    length : In, LengthWrite
-    model : In, stream
-        Command stream.
-    awaits : Out, 1
-        See `Loader`.
-    norm, norm_parameter, norm_free, norm_progress
-        NORMs and their parameters, see `Loader` and `Issuer`.
-    row_tile_done : Out, 1
-        Pulse: one more row tile of X16 is complete.
-    mask : In, MaskWrite
-        Before the batch is ready.
-    rows, rows_write : Out, RowsFill; In, WritePort
-        EMBED, and the half in turn of the weights.
-    x8 : In, WritePort
-    x : Out, ResidualAccess
-    logit : Out, LogitWrite
-    logits : Out, LogitLayout
-    bank, bank_way : In, ReadPort; In
-        Reads the banks while the engine is quiet; with several ways this one.
-    context : Out, Region
-    limit : Out, Limit
-    error : Out, Error
-        See `Loader`; LIMIT too where the sequencer has left the banks.
-    finished : Out, 1
-        The stream has ended well and everything is written.
-    activity : Out, Activity
-    trace : Out, AttentionTrace
-
     Parameters
     ----------
     config
@@ -114,7 +82,7 @@ class Engine(wiring.Component):
         self.issuer = Issuer(config)
         self.matmul = MatMul(config)
         self.epilogue = Epilogue(config, ahead)
-        self.softmax = Softmax(n, config.tokens, config.places, windows=config.windows)
+        self.softmax = Softmax(n, config.tokens, config.places)
         self.position_bias = (
             PositionBias(
                 n,
@@ -122,43 +90,41 @@ class Engine(wiring.Component):
                 config.row_tiles,
                 tokens=config.tokens,
                 places=config.places,
-                windows=config.windows,
             )
             if config.bias_heads
             else None
         )
         super().__init__(
-            {
-                "start": In(1),
-                "batch": In(Batch(config)),
-                "length": In(LengthWrite(config)),
-                "model": In(stream.Signature(stream_word(config.stream_width))),
-                "norm": Out(stream.Signature(NORM)),
-                "norm_parameter": Out(NormParameterWrite(config.hidden)),
-                "norm_free": In(1),
-                "norm_progress": In(NormProgress(config)),
-                "row_tile_done": Out(1),
-                "mask": In(MaskWrite(config.places)),
-                "rows": Out(RowsFill()),
-                "rows_write": In(WritePort(range(config.weight_words), word, config.ways)),
-                "x8": In(
-                    WritePort(
-                        range(config.x8_words), activation_word(n, config.precise), config.ways
-                    )
-                ),
-                "x": Out(ResidualAccess(config)),
-                "logit": Out(LogitWrite(config)),
-                "logits": Out(LogitLayout()),
-                "bank": In(ReadPort(address_bits(config), word)),
-                **({"bank_way": In(range(config.ways))} if config.ways > 1 else {}),
-                "context": Out(Region(config)),
-                "limit": Out(Limit(config)),
-                **({"awaits": Out(1)} if config.ways > 1 else {}),
-                "error": Out(Error),
-                "finished": Out(1),
-                "activity": Out(Activity()),
-                "trace": Out(AttentionTrace(config)),
-            }
+            start=In(1, "Pulse: begin."),
+            batch=In(Batch(config)),
+            length=In(LengthWrite(config)),
+            model=In(stream.Signature(stream_word(config.stream_width)), "Command stream."),
+            norm=Out(stream.Signature(NORM)),
+            norm_parameter=Out(NormParameterWrite(config.hidden)),
+            norm_free=In(1, "No NORM is queued or running."),
+            norm_progress=In(NormProgress(config)),
+            row_tile_done=Out(1, "Pulse: one more row tile of X16 is complete."),
+            mask=In(MaskWrite(config.places), "Before the batch is ready."),
+            rows=Out(RowsFill()),
+            rows_write=In(WritePort(range(config.weight_words), word, config.ways)),
+            x8=In(
+                WritePort(range(config.x8_words), activation_word(n, config.precise), config.ways)
+            ),
+            x=Out(ResidualAccess(config)),
+            logit=Out(LogitWrite(config)),
+            logits=Out(LogitLayout()),
+            bank=In(
+                ReadPort(address_bits(config), word),
+                "Reads the banks while the engine is quiet; with several ways this one.",
+            ),
+            bank_way=In(range(config.ways), ...),
+            context=Out(Region(config)),
+            limit=Out(Limit(config)),
+            awaits=Out(1, "See `Loader`.", there=config.ways > 1),
+            error=Out(Error, "See `Loader`; LIMIT too where the sequencer has left the banks."),
+            finished=Out(1, "The stream has ended well and everything is written."),
+            activity=Out(Activity()),
+            trace=Out(AttentionTrace(config)),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:
@@ -204,8 +170,7 @@ class Engine(wiring.Component):
         connect(m, loader.operation, sequencer.i)
         connect(m, loader.parameter, epilogue.parameter)
         connect(m, loader.table, epilogue.table)
-        if self.config.rotary_pairs:
-            connect(m, loader.rotary, epilogue.rotary)
+        connect(m, loader.rotary, epilogue.rotary)
         connect(m, sequencer.o, tiles.i)
         connect(m, tiles.o, issuer.i)
         connect(m, sequencer.score_multiplier, epilogue.score_multiplier)
@@ -213,8 +178,7 @@ class Engine(wiring.Component):
         connect(m, issuer.tile, epilogue.tile)
         connect(m, issuer.release, loader.release)
         connect(m, epilogue.parameter_release, loader.parameter_release)
-        if self.config.windows:
-            connect(m, sequencer.window, epilogue.window)
+        connect(m, sequencer.window, epilogue.window)
         scores = epilogue.score
         if self.position_bias is not None:
             scores = self._biased(m, self.position_bias)
@@ -231,7 +195,7 @@ class Engine(wiring.Component):
             epilogue.column.eq(matmul.o),
             sequencer.quiet.eq(issuer.quiet),
             self.row_tile_done.eq(epilogue.row_tile_done),
-            *([self.awaits.eq(loader.awaits)] if self.config.ways > 1 else []),
+            self.awaits.eq(loader.awaits),
             self.error.eq(loader.error),
             self.finished.eq(loader.end & sequencer.idle & sequencer.quiet),
             self.trace.bank_en.eq(reduce(or_, epilogue.bank.en)),
@@ -341,7 +305,7 @@ class Engine(wiring.Component):
         a_number = delay(m, a_bank, early, "a_bank")
         b_number = delay(m, b_bank, early, "b_bank")
         asked = register(m, a_number, "asked_bank")
-        asked_way = delay(m, self.bank_way, Memory.latency, "asked_way") if config.ways > 1 else 0
+        asked_way = delay(m, self.bank_way, Memory.latency, "asked_way")
         with m.Switch(asked):
             for number, words in enumerate(banks):
                 with m.Case(number):
@@ -356,7 +320,7 @@ class Engine(wiring.Component):
         gate, early = self.epilogue.gate, Memory.latency - 1
         bank_bits = (self.config.bank_words - 1).bit_length()
         bank = delay(m, gate.address[bank_bits:][:2], early, "gate_bank")
-        way = delay(m, gate.way, early, "gate_way") if self.config.ways > 1 else Const(0)
+        way = delay(m, gate.way, early, "gate_way")
         words = []
         for number, of_bank in enumerate(banks.words):
             for place, word in enumerate(of_bank):
@@ -384,15 +348,14 @@ class Engine(wiring.Component):
         b_source = delay(m, issuer.o.b, early, "b_source")
         index = delay(m, issuer.o.index, early, "index")
         place, carried = one_hot(index, self.sequencer.factor)
-        a_way = delay(m, issuer.o.a_way, early, "a_way") if self.config.ways > 1 else None
+        a_way = delay(m, issuer.o.a_way, early, "a_way")
         # (word, whether operand A is it), and of operand B (words of the ways, whether it is they)
         a_words: list[tuple[data.View, Value]] = []
         b_words: list[tuple[list[data.View], Value]] = []
 
         def from_a(words: list[data.View], here: Value, name: str) -> None:
             for way, (word, way_name) in enumerate(zip(words, self._ways(name), strict=True)):
-                mine = here if a_way is None else here & (a_way == way)
-                a_words.append((word, register(m, mine, f"a_{way_name}")))
+                a_words.append((word, register(m, here & (a_way == way), f"a_{way_name}")))
 
         def from_b(words: list[data.View], here: Value, name: str) -> None:
             b_words.append((words, register(m, here, f"b_{name}")))
@@ -409,10 +372,8 @@ class Engine(wiring.Component):
             in_b = (b_source == Operand.BANK) & (banks.b == number)
             from_a(words, in_a, f"bank_{number}")
             from_b(words, in_b, f"bank_{number}")
-        low = None
-        if self.config.precise:
-            low = register(m, delay(m, issuer.o.low, early, "low"), "of_low")
-            m.d.comb += matmul.joined.eq(delay(m, issuer.o.joined, OPERAND, "joined"))
+        low = register(m, delay(m, issuer.o.low, early, "low"), "of_low")
+        m.d.comb += matmul.joined.eq(delay(m, issuer.o.joined, OPERAND, "joined"))
 
         def of_lane(word: data.View, lane: int) -> Value:
             """An operand's byte: of a wide one the half that the pass is of."""

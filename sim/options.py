@@ -56,11 +56,12 @@ def add_memory_options(
 ) -> None:
     """Add what the memories around the accelerator give, and what it is asked to compute.
 
-    stream_bytes: the type of `--stream-bytes`; ahead: how much of the stream is read before it is
-    asked for can be chosen.
+    stream_bytes: the type of `--stream-bytes`, None for no such option; ahead: how much of the
+    stream is read before it is asked for can be chosen.
     """
     what = "bytes of the command stream a cycle (default: the columns of the array)"
-    parser.add_argument("--stream-bytes", type=stream_bytes, metavar="N", help=what)
+    if stream_bytes is not None:
+        parser.add_argument("--stream-bytes", type=stream_bytes, metavar="N", help=what)
     what = "cycles from a request to an embedding row (default: %(default)s)"
     parser.add_argument("--row-latency", type=positive, default=20, metavar="N", help=what)
     what = (

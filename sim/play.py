@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -19,7 +19,6 @@ from cli.progress import stage
 
 import numpy as np
 
-from golden.model import Model
 from rtl.compile.program import Program, compile_model
 from rtl.interface.config import Config, ceil_div
 from sim.bench import PassedTest, run_bench
@@ -30,7 +29,7 @@ from tb import activity, vectors
 from tb.activity import Record
 from tb.case import Case, accelerator_inference, write_case
 
-WHOLE, ATTENTION = "accelerator", "attention"
+WHOLE = "accelerator"
 RUNS = BUILDS / "runs"
 
 
@@ -82,22 +81,20 @@ def own_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def _play(
-    reference: Reference, around: Surroundings, model: Model, name: str, *, whole: bool
-) -> Verified:
-    """Play a model on the text on the accelerator; `whole`: the last layer computes all tokens.
+def play_accelerator(reference: Reference, around: Surroundings) -> Verified:
+    """The whole model on the text.
 
-    Different where a bit differs, the inference failed, nothing was compared, or the report is not
-    of this case.
+    Different where a bit differs, the inference failed, nothing was compared, the report is not of
+    this case, or the logits are not those of `reference`.
     """
-    tokens = reference.tokens
-    program = compile_model(model, around.config, whole_last_layer=whole)
-    inference = accelerator_inference(program, model, tokens.ids, tokens.types, name=name)
+    model, tokens, options = reference.quantized.model, reference.tokens, around.options
+    program = compile_model(model, around.config, whole_last_layer=options.whole_last_layer)
+    inference = accelerator_inference(program, model, tokens.ids, tokens.types, name="text")
     width = program.config.stream_width
-    interval = ceil_div(width, min(around.options.stream_bytes or width, width))
-    case = Case(inferences=(inference,), interval=interval, row_latency=around.options.row_latency)
+    interval = ceil_div(width, min(options.stream_bytes or width, width))
+    case = Case(inferences=(inference,), interval=interval, row_latency=options.row_latency)
     path, report, record = (
-        around.folder / f"{name}.{end}" for end in ("npz", "json", "activity.npz")
+        around.folder / f"text.{end}" for end in ("npz", "json", "activity.npz")
     )
     write_case(path, case)
     begin = time.perf_counter()
@@ -116,7 +113,11 @@ def _play(
     wrong = sum(facts["mismatches"].values())
     if wrong or facts["first_difference"]:
         raise Different(f"{wrong} values differ; first {facts['first_difference']}")
-    return Verified(program, facts, seconds, np.array(facts["result"], np.int64), found)
+    golden, logits = reference.golden["logits"], np.array(facts["result"], np.int64).reshape(-1)
+    if not np.array_equal(logits, golden.reshape(-1)):
+        said = f"RTL gave {_few(logits)}, the golden model says {_few(golden)}"
+        raise Different(f"the logits: {said}")
+    return Verified(program, facts, seconds, logits.reshape(golden.shape), found)
 
 
 def _activity(path: Path, case: str, facts: dict[str, Any]) -> Record:
@@ -128,24 +129,6 @@ def _activity(path: Path, case: str, facts: dict[str, Any]) -> Record:
     if record.case != case or record.cycles != facts["cycles"]:
         raise Different(f"{path} is the activity of another case or inference")
     return record
-
-
-def play_accelerator(reference: Reference, around: Surroundings) -> Verified:
-    """The whole model on the text; Different also where its logits are not those of `reference`."""
-    model, whole = reference.quantized.model, around.options.whole_last_layer
-    played = _play(reference, around, model, "text", whole=whole)
-    golden, found = reference.golden["logits"], played.result.reshape(-1)
-    if not np.array_equal(found, golden.reshape(-1)):
-        said = f"RTL gave {_few(found)}, the golden model says {_few(golden)}"
-        raise Different(f"the logits: {said}")
-    return replace(played, result=found.reshape(golden.shape))
-
-
-def play_attention(reference: Reference, around: Surroundings) -> Verified:
-    """The model cut after its first layer, all of whose row tiles are computed."""
-    model = reference.quantized.model
-    first = replace(model, layers=model.layers[:1], shape=replace(model.shape, layers=1))
-    return _play(reference, around, first, "layer.0", whole=True)
 
 
 def play_vectors(reference: Reference, around: Surroundings) -> dict[str, Any]:

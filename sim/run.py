@@ -34,7 +34,7 @@ from sim.builds import built
 from sim.design import generated
 from sim.options import add_memory_options, add_model_options, quantized_of
 from sim.page.report import failure_page, run_page, run_picture
-from sim.play import ATTENTION, WHOLE, Verified
+from sim.play import WHOLE, Verified
 from sim.reference import Reference, reference
 from sim.report import table
 from sim.simulators import SIMULATORS
@@ -51,7 +51,6 @@ examples:
   python -m sim.run
   python -m sim.run --text "That movie was terrible!" --lanes 16
   python -m sim.run --quantized build/mine --text "That movie was terrible!"
-  python -m sim.run --unit attention --lanes 8
   python -m sim.run --unit softmax --simulator icarus
   python -m sim.run --waves
 """
@@ -82,7 +81,7 @@ def parser() -> Parser:
     )
     result.add_argument("--text", "--review", dest="review", metavar="TEXT", help=what)
     result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
-    what = f"default: {WHOLE}, the whole model; {ATTENTION}: its first layer on the {WHOLE}"
+    what = f"default: {WHOLE}, the whole model"
     result.add_argument("--unit", default=WHOLE, help=what)
     add_model_options(result)
     add_lanes(result, LANES)
@@ -105,8 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
     name = options.unit
-    if name != ATTENTION:
-        unit(name)
+    unit(name)
     if (options.html or options.svg) and name != WHOLE:
         given = "--html" if options.html else "--svg"
         raise UserError(f"{given} shows a run of the whole model: leave --unit {name} away")
@@ -200,8 +198,6 @@ def _figures(text: Reference, around: play.Surroundings) -> tuple[dict[str, Any]
     if around.options.unit == WHOLE:
         played = play.play_accelerator(text, around)
         return summary.whole_model(text, played), played
-    if around.options.unit == ATTENTION:
-        return summary.attention(text, play.play_attention(text, around)), None
     line = play.play_vectors(text, around)
     print(table(list(line), [list(line.values())]))
     return line, None

@@ -127,14 +127,3 @@ def phase_table(rows: Sequence[Phase], facts: dict[str, Any], text: Reference) -
     total, wrong = sum(compared.values()), sum(mismatches.values())
     lines.append(["total", facts["cycles"], None, None, total, wrong, None, None])
     return table(headings, lines)
-
-
-def attention(text: Reference, played: Verified) -> dict[str, Any]:
-    """Cycles and differences of the phases from Q to the context of the first layer."""
-    facts = played.facts
-    rows = phases(played.program, len(text.tokens.ids), facts["operations"])
-    wanted = {f"layer.0.{name}" for name in ("q", "k", "v", "attend")}
-    rows = [row for row in rows if row.name in wanted]
-    print(phase_table(rows, facts, text))
-    figures = {name: facts[name] for name in KEPT}
-    return {"phases": [row.as_dict() for row in rows], **figures}

@@ -23,9 +23,7 @@ async def operations(ports: CocotbPorts, busy: float, spread: int, channels: int
 
 @unit_test()
 async def rms_norms(ports: CocotbPorts) -> None:
-    """On hardware with RMSNorms, in turn with LayerNorms; the largest values of n."""
-    if not ports.config["rms_norm"]:
-        return
+    """RMSNorms in turn with LayerNorms; the largest values of n."""
     lanes, hidden, most = sizes(ports)
     few, tiles = min(hidden, 45), min(3, most)
     work = [random_operation(lanes, few, tiles, seed, spread=20) for seed in range(3)]

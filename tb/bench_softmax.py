@@ -13,14 +13,12 @@ from tb.softmax import Tile, check_softmax, random_mask, random_tiles
 async def check(
     ports: CocotbPorts, tiles: list[Tile], mask: np.ndarray | None = None, **settings: Any
 ) -> None:
-    """The tiles; on hardware with windows first with all keys seen, then in windows."""
+    """The tiles, first with all keys seen, then in windows."""
     lanes, keys = tiles[0].scores.shape
     mask = np.ones(keys, bool) if mask is None else mask
-    if ports.config["windows"]:
-        every = np.ones((lanes, keys), bool)
-        whole = [dataclasses.replace(tile, seen=every) for tile in tiles]
-        tiles = whole + softmax.in_windows(tiles, keys)
-    await check_softmax(ports, tiles, mask, **settings)
+    every = np.ones((lanes, keys), bool)
+    whole = [dataclasses.replace(tile, seen=every) for tile in tiles]
+    await check_softmax(ports, whole + softmax.in_windows(tiles, keys), mask, **settings)
 
 
 @unit_test(idle=[0.0, 0.5], keys=[1, 7, 32], spread=[300, 4000])

@@ -131,8 +131,8 @@ def kinds_of(shape: Shape, config: Config) -> dict[str, bool]:
     return {
         "precise": config.precise,
         "biased": shape.heads <= config.bias_heads,
-        "windowed": config.windows,
-        "rms": config.rms_norm,
+        "windowed": True,
+        "rms": True,
         "gated": config.gated,
         "rotary": shape.head_size <= config.rotary_pairs,
     }

@@ -10,7 +10,7 @@ from rtl.interface.config import Config
 ROOM: dict[str, int] = {"tokens": 40, "hidden": 40, "ffn": 64, "labels": 16}
 #: Every option of the hardware, none of them used by every model.
 EVERY: dict[str, Any] = {
-    **dict.fromkeys(("precise", "windows", "rms_norm", "gated"), True),
+    **dict.fromkeys(("precise", "gated"), True),
     "bias_heads": 4,
     "rotary_pairs": 64,
 }
@@ -23,13 +23,12 @@ CONFIGS: dict[str, Config] = {
     "64": Config(lanes=64, hidden=256),
     "8, long texts": Config(lanes=8, tokens=512),
     "4 precise": Config(lanes=4, precise=True, **ROOM),
-    "4 windowed": Config(lanes=4, windows=True, **ROOM),
+    "4, short": Config(lanes=4, **ROOM),
     "4 gated": Config(lanes=4, gated=True, **ROOM),
     "4x8 rotary": Config(lanes=4, columns=8, rotary_pairs=16, **ROOM),
     "4x8 precise gated": Config(lanes=4, columns=8, precise=True, gated=True, **ROOM),
     "4x16": Config(lanes=4, columns=16, **ROOM),
     "4x16 biased": Config(lanes=4, columns=16, bias_heads=5, **ROOM),
-    "4x16 rms": Config(lanes=4, columns=16, rms_norm=True, **ROOM),
     "4x32 precise": Config(lanes=4, columns=32, precise=True, **ROOM),
     "4 every": Config(lanes=4, **EVERY),
     "4x16 every": Config(lanes=4, columns=16, **EVERY, **ROOM),

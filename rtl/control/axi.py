@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
 from rtl.interface.registers import REGISTERS, Register
+from rtl.primitives.members import Bundle, In, Out, Unit
 
 
 class AxiStream(wiring.Signature):
     """An AXI4-Stream, from its source.
 
-    Members
-    -------
-    tvalid : Out
-        A word is offered; it stays until it is taken.
-    tdata, tlast : Out
-        Valid with tvalid. tlast is there if `last` asks for it.
-    tready : In
-        The word is taken in this cycle, if there is one.
+    tlast is there if `last` asks for it.
     """
 
     def __init__(self, width: int, *, last: bool = False) -> None:
@@ -31,36 +24,34 @@ ADDRESS_BITS = 7
 OKAY, SLVERR = 0, 2
 
 
-class AxiLite(wiring.Signature):
+class AxiLite(Bundle):
     """AXI4-Lite of 32 bits, from the master; valid and ready as AMBA defines them."""
 
     def __init__(self, address_bits: int = ADDRESS_BITS) -> None:
         super().__init__(
-            {
-                "awaddr": Out(address_bits),
-                "awprot": Out(3),
-                "awvalid": Out(1),
-                "awready": In(1),
-                "wdata": Out(32),
-                "wstrb": Out(4),
-                "wvalid": Out(1),
-                "wready": In(1),
-                "bresp": In(2),
-                "bvalid": In(1),
-                "bready": Out(1),
-                "araddr": Out(address_bits),
-                "arprot": Out(3),
-                "arvalid": Out(1),
-                "arready": In(1),
-                "rdata": In(32),
-                "rresp": In(2),
-                "rvalid": In(1),
-                "rready": Out(1),
-            }
+            awaddr=Out(address_bits),
+            awprot=Out(3),
+            awvalid=Out(1),
+            awready=In(1),
+            wdata=Out(32),
+            wstrb=Out(4),
+            wvalid=Out(1),
+            wready=In(1),
+            bresp=In(2),
+            bvalid=In(1),
+            bready=Out(1),
+            araddr=Out(address_bits),
+            arprot=Out(3),
+            arvalid=Out(1),
+            arready=In(1),
+            rdata=In(32),
+            rresp=In(2),
+            rvalid=In(1),
+            rready=Out(1),
         )
 
 
-class Registers(wiring.Component):
+class Registers(Unit):
     """The register file of `REGISTERS` behind AXI4-Lite.
 
     No output hangs on an input of the same cycle. Address and data of a write are taken apart, and
@@ -72,21 +63,6 @@ class Registers(wiring.Component):
     The interrupt is a level: pending and enabled. It becomes pending in the cycle after `done` and
     stays so until a 1 is written to `interrupt_pending`, or to the next `start`; an end in the very
     cycle of the acknowledgement is not lost.
-
-    Members
-    -------
-    s_axi_*
-        AXI4-Lite, 32 bits; addresses are rounded down to words.
-    busy
-        An inference is under way, or cannot begin.
-    done
-        Pulse: it has ended.
-    start, abort
-        Pulses, a cycle after the write was taken. With both bits set it is an abort alone.
-    interrupt
-        The level, from registers.
-    value
-        What each register that takes no writes shows, under its name.
 
     Parameters
     ----------
@@ -110,15 +86,20 @@ class Registers(wiring.Component):
             for what, kind in (("read", "readable"), ("write", "writable"), ("refused", "writable"))
         )
         super().__init__(
-            {
-                "s_axi": In(AxiLite(ADDRESS_BITS + bool(further))),
-                "busy": In(1),
-                "done": In(1),
-                "start": Out(1),
-                "abort": Out(1),
-                "interrupt": Out(1),
-                "value": In(wiring.Signature({r.name: Out(32) for r in self.shown})),
-            }
+            s_axi=In(AxiLite(ADDRESS_BITS + bool(further)), "Addresses are rounded down to words."),
+            busy=In(1, "An inference is under way, or cannot begin."),
+            done=In(1, "Pulse: it has ended."),
+            start=Out(
+                1,
+                "Pulses, a cycle after the write was taken. With both bits set it is an abort "
+                "alone.",
+            ),
+            abort=Out(1, ...),
+            interrupt=Out(1, "The level, from registers."),
+            value=In(
+                wiring.Signature({r.name: Out(32) for r in self.shown}),
+                "What each register that takes no writes shows, under its name.",
+            ),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal, unsigned
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data
 
 from rtl.interface.config import Config
+from rtl.primitives.members import In, Out, Unit
 
 
 def offset_bits(config: Config) -> int:
@@ -50,28 +50,26 @@ class Area(data.StructLayout):
         )
 
 
-class Bounds(wiring.Component):
+class Bounds(Unit):
     """Looks at the areas of each tile as it is made.
 
     A tensor that outgrows its bank would be read from, or written into, another one, and logits of
     every token may be more than there is room for. How many row tiles there are is known with the
     sequence alone, so the check is of each tile, not of the descriptor. It takes 3 cycles; no tile
     is computed in fewer than 20.
-
-    Members
-    -------
-    en : In, 1
-        A tile is made.
-    areas : In, Array(Area, 2)
-        What it reads and writes in the banks; valid with en.
-    outside : Out, 1
-        From 3 cycles after the first tile that left its bank on, until the reset.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         super().__init__(
-            {"en": In(1), "areas": In(data.ArrayLayout(Area(config), 2)), "outside": Out(1)}
+            en=In(1, "A tile is made."),
+            areas=In(
+                data.ArrayLayout(Area(config), 2),
+                "What it reads and writes in the banks; valid with en.",
+            ),
+            outside=Out(
+                1, "From 3 cycles after the first tile that left its bank on, until the reset."
+            ),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

@@ -2,9 +2,9 @@
 
 from amaranth.hdl import Elaboratable, Module, Signal
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
 from rtl.interface.operation import Error
+from rtl.primitives.members import In, Out
 
 
 class Control(wiring.Component):
@@ -15,51 +15,39 @@ class Control(wiring.Component):
     ends a run (or a drain whose source has fallen silent) at once, but for rows still to come; the
     streams then start anew with the next inference. Once the results leave it is too late for both:
     they are complete, and a stream allows no withdrawal.
-
-    Members
-    -------
-    start, abort
-        Pulses. A start while busy or together with an abort, and an abort while idle, are ignored.
-    error, number
-        Failures of the units, NONE while there is none; the sequence that has failed, 0 while none.
-    leaving
-        The inference has ended well, its results are on their way out.
-    finished
-        Pulse, with `leaving`: the last of them is taken.
-    model_ended, tokens_ended
-        Pulses: a word with `last` was taken from the stream.
-    rows_pending
-        Embedding rows were asked for, or are in this cycle, and have not come.
-    reset
-        For all units; low during a run.
-    begin
-        Pulse: the first cycle of a run.
-    drain_model, drain_tokens
-        The stream's words are to be dropped.
-    busy, done
-        An inference is under way or being drained; pulse: it has ended, `code` says how.
-    code, failed
-        Of the latest inference, and the sequence of the batch that has failed (0 where the error is
-        of none); kept until the next start.
     """
 
-    start: In(1)
-    abort: In(1)
-    error: In(Error)
-    number: In(16)
-    leaving: In(1)
-    finished: In(1)
-    model_ended: In(1)
-    tokens_ended: In(1)
-    rows_pending: In(1)
-    reset: Out(1, init=1)
-    begin: Out(1)
-    drain_model: Out(1)
-    drain_tokens: Out(1)
-    busy: Out(1)
-    done: Out(1)
-    code: Out(Error)
-    failed: Out(16)
+    start: In(
+        1,
+        "Pulses. A start while busy or together with an abort, and an abort while idle, are "
+        "ignored.",
+    )
+    abort: In(1, ...)
+    error: In(
+        Error,
+        "Failures of the units, NONE while there is none; the sequence that has failed, 0 while "
+        "none.",
+    )
+    number: In(16, ...)
+    leaving: In(1, "The inference has ended well, its results are on their way out.")
+    finished: In(1, "Pulse, with `leaving`: the last of them is taken.")
+    model_ended: In(1, "Pulses: a word with `last` was taken from the stream.")
+    tokens_ended: In(1, ...)
+    rows_pending: In(1, "Embedding rows were asked for, or are in this cycle, and have not come.")
+    reset: Out(1, "For all units; low during a run.", init=1)
+    begin: Out(1, "Pulse: the first cycle of a run.")
+    drain_model: Out(1, "The stream's words are to be dropped.")
+    drain_tokens: Out(1, ...)
+    busy: Out(
+        1, "An inference is under way or being drained; pulse: it has ended, `code` says how."
+    )
+    done: Out(1, ...)
+    code: Out(
+        Error,
+        "Of the latest inference, and the sequence of the batch that has failed (0 where the error"
+        " is of none); kept until the next start.",
+    )
+    failed: Out(16, ...)
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()

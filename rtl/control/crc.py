@@ -5,8 +5,8 @@ from __future__ import annotations
 from cli.errors import UserError
 
 from amaranth.hdl import Cat, Elaboratable, Module, Signal
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
+
+from rtl.primitives.members import In, Out, Unit
 
 POLYNOMIAL = 0xEDB88320  # of CRC-32/ISO-HDLC, bit-reversed: the one that zlib computes
 RESIDUE = 0xDEBB20E3  # the state after any message that ends with its own CRC
@@ -28,7 +28,7 @@ def before(state: int, bits: int) -> int:
     return state
 
 
-class Crc(wiring.Component):
+class Crc(Unit):
     """CRC-32/ISO-HDLC of all words so far, and whether they end with their own CRC and zeros.
 
     The state after a word is linear in state and word over GF(2), so each of its bits is one XOR of
@@ -42,13 +42,6 @@ class Crc(wiring.Component):
         Bits of a word, a multiple of 8; the first byte is the lowest.
     padding
         Zero bits between the CRC and the end of its word.
-
-    Members
-    -------
-    en, data
-        A word of the message. The message begins with the unit's reset.
-    good
-        The words before this cycle end with their CRC, little-endian, and `padding` zeros.
     """
 
     def __init__(self, width: int, padding: int = 0) -> None:
@@ -59,7 +52,15 @@ class Crc(wiring.Component):
                 f"Crc: padding is {padding}: it must be a multiple of 8 in 0..{width - 8}"
             )
         self.width, self.padding = width, padding
-        super().__init__({"en": In(1), "data": In(width), "good": Out(1)})
+        super().__init__(
+            en=In(1, "A word of the message. The message begins with the unit's reset."),
+            data=In(width, ...),
+            good=Out(
+                1,
+                "The words before this cycle end with their CRC, little-endian, and `padding` "
+                "zeros.",
+            ),
+        )
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()

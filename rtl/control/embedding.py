@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, unsigned
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib import data, stream
+from amaranth.lib.wiring import connect, flipped
 
 from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
 from rtl.interface.ports.batch import Batch, LengthWrite, TokenWrite
 from rtl.interface.ports.loading import RowsFill
 from rtl.interface.word import int8_word, row_word
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import DistributedMemory, Memory, WritePort
 
 MAX_PENDING = 256
@@ -19,7 +20,7 @@ MAX_PENDING = 256
 ENTRY = data.StructLayout({"id": unsigned(24), "type": unsigned(1), "ends": unsigned(1)})
 
 
-class Embedding(wiring.Component):
+class Embedding(Unit):
     """Two rows a token, from one flat table outside: token[id], then position[type][t + offset].
 
     Row numbers: the tokens, then the positions of type 0, then those of type 1. Rows are asked for
@@ -29,24 +30,6 @@ class Embedding(wiring.Component):
     addresses from t * 2N on. Wide rows have twice the words, high and low bytes in turn: word
     2w + h goes to address (w div c) * 4N + 4i + 2k + h. A token takes four cycles to ask for; a
     word is taken a cycle.
-
-    Members
-    -------
-    token, length : In, TokenWrite, LengthWrite
-    batch : In, Batch
-    rows : In, RowsFill
-        The EMBED in hand.
-    request
-        Row numbers.
-    i
-        The rows' words, `last` with each row's last.
-    write : Out, WritePort
-        Of the weight half.
-    error
-        TOKEN: an id is beyond the table, or a type beyond the types.
-        ROW: a row ended early or late.
-    number : Out
-        The sequence that has the error, valid with it.
 
     Parameters
     ----------
@@ -58,17 +41,22 @@ class Embedding(wiring.Component):
         self.config = config
         n = config.lanes
         super().__init__(
-            {
-                "token": In(TokenWrite(config)),
-                "length": In(LengthWrite(config)),
-                "batch": In(Batch(config)),
-                "rows": In(RowsFill()),
-                "request": Out(stream.Signature(unsigned(32), payload_init=0)),
-                "i": In(stream.Signature(row_word(n))),
-                "write": Out(WritePort(range(config.weight_words), int8_word(n), config.ways)),
-                "error": Out(Error),
-                "number": Out(range(config.row_tiles)),
-            }
+            token=In(TokenWrite(config)),
+            length=In(LengthWrite(config)),
+            batch=In(Batch(config)),
+            rows=In(RowsFill(), "The EMBED in hand."),
+            request=Out(stream.Signature(unsigned(32), payload_init=0), "Row numbers."),
+            i=In(stream.Signature(row_word(n)), "The rows' words, `last` with each row's last."),
+            write=Out(
+                WritePort(range(config.weight_words), int8_word(n), config.ways),
+                "Of the weight half.",
+            ),
+            error=Out(
+                Error,
+                "TOKEN: an id is beyond the table, or a type beyond the types. ROW: a row ended "
+                "early or late.",
+            ),
+            number=Out(range(config.row_tiles), "The sequence that has the error, valid with it."),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value, ValueLike
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data, stream
 
 from rtl.datapath.schedule import TURNED_LATE
 from rtl.interface.config import Config
@@ -12,53 +11,33 @@ from rtl.interface.ports.loading import Release
 from rtl.interface.ports.tiles import Factors, Operands, TileEnd
 from rtl.interface.tile import BANKS, Operand, Tile, last_drained
 from rtl.interface.trace import Activity, Stall
+from rtl.primitives.members import In, Out, Unit
 
 
-class Issuer(wiring.Component):
+class Issuer(Unit):
     """Presents one address a cycle for operand A and one for operand B, K of them a tile.
 
     A tile starts as soon as its weight buffer is loaded, its row tile of X8 is normalised and its
     softmax pass has finished, in the cycle after the previous tile's last operand at the earliest;
     its last operand comes after that of the previous tile by at least the cycles in which that one
     drains. Nothing stalls a tile that has started.
-
-    Members
-    -------
-    i : In, stream of Tile
-        In order.
-    weights_ready : In, 2
-        A bit for each weight buffer: its weights and parameters are there.
-    release : Out, Release
-        The weight buffer's last word has been read.
-    normalised : In, 1
-        The row tile of X8 that the tile of `i` reads is.
-    softmax_finished : In, 1
-        Pulse: one more head and row tile may be read by its context.
-    done : In, 1
-        Pulse: the epilogue has written a tile.
-    o : Out, Operands
-    tile : Out, TileEnd
-        The tile in hand.
-    activity : Out, Activity
-    quiet : Out, 1
-        No tile is in hand or being drained.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         super().__init__(
-            {
-                "i": In(stream.Signature(Tile(config))),
-                "weights_ready": In(2),
-                "release": Out(Release()),
-                "normalised": In(1),
-                "softmax_finished": In(1),
-                "done": In(1),
-                "o": Out(Operands(config)),
-                "tile": Out(TileEnd(config)),
-                "activity": Out(Activity()),
-                "quiet": Out(1),
-            }
+            i=In(stream.Signature(Tile(config)), "In order."),
+            weights_ready=In(
+                2, "A bit for each weight buffer: its weights and parameters are there."
+            ),
+            release=Out(Release(), "The weight buffer's last word has been read."),
+            normalised=In(1, "The row tile of X8 that the tile of `i` reads is."),
+            softmax_finished=In(1, "Pulse: one more head and row tile may be read by its context."),
+            done=In(1, "Pulse: the epilogue has written a tile."),
+            o=Out(Operands(config)),
+            tile=Out(TileEnd(config), "The tile in hand."),
+            activity=Out(Activity()),
+            quiet=Out(1, "No tile is in hand or being drained."),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:
@@ -99,9 +78,7 @@ class Issuer(wiring.Component):
         m.d.comb += gap.eq(Mux(self.o.last, drained, gap_left))
         m.d.sync += gap_left.eq(Mux(gap == 0, 0, gap - 1))
 
-        drains_early = (more == 0) & (operands <= gap)
-        if precise:
-            drains_early &= ~tile.low
+        drains_early = (more == 0) & (operands <= gap) & ~tile.low.any()
 
         softmax_ready = Signal(2)
         loaded = self.weights_ready.bit_select(tile.tag.weight_buffer, 1)
@@ -145,13 +122,12 @@ class Issuer(wiring.Component):
                 release.eq(tile.release),
                 self.o.a.eq(tile.a),
                 self.o.a_address.eq(tile.a_address),
+                self.o.a_way.eq(tile.a_way),
+                self.o.low.eq(tile.low),
+                self.o.joined.eq(tile.joined),
                 self.tile.tag.eq(tile.tag),
                 self.activity.operation.eq(tile.operation),
             ]
-            if self.config.ways > 1:
-                m.d.sync += self.o.a_way.eq(tile.a_way)
-            if precise:
-                m.d.sync += [self.o.low.eq(tile.low), self.o.joined.eq(tile.joined)]
         with m.Else():
             m.d.sync += [
                 self.o.index.eq(self.o.index + 1),
@@ -167,7 +143,7 @@ class Issuer(wiring.Component):
         none = (in_flight == 0) & ~started
         one = Mux(started, in_flight == 0, in_flight == 1)
         m.d.sync += [
-            started.eq(go & ~tile.joined if precise else go),
+            started.eq(go & ~tile.joined.any()),
             in_flight.eq(in_flight + started - self.done),
             empty.eq(~go & (none | (one & self.done))),
         ]

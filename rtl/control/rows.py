@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal, unsigned
-from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import stream
 
 from rtl.interface.config import Config
 from rtl.interface.word import row_word
+from rtl.primitives.members import In, Out, Unit
 
 OUTSTANDING_BITS = 10
 """Holds the rows that may be outstanding: as many as `embedding.MAX_PENDING` words, and one."""
 
 
-class RowBorder(wiring.Component):
+class RowBorder(Unit):
     """Between the embedding unit, which is reset at every end, and a memory, which is not.
 
     A request that was offered stays until it is taken, also when the unit that made it is reset;
     rows that were asked for are taken, also when nobody wants them any more. Words are taken only
     while a row is outstanding, so that whatever comes, the count stays right.
-
-    Members
-    -------
-    reset : In, 1
-        The embedding unit is in reset: no new request is offered, rows are dropped.
-    request : In, stream
-        Row numbers from the embedding unit; a payload stays until it is taken.
-    asked : Out, stream
-        The same, to the memory.
-    i : In, stream of row_word
-        Rows, each up to its `last`, in the order of the requests.
-    o : Out, stream of row_word
-        To the embedding unit.
-    pending : Out, 1
-        A request is offered, or rows that were asked for have not come.
 
     Attributes
     ----------
@@ -46,14 +31,19 @@ class RowBorder(wiring.Component):
     def __init__(self, config: Config) -> None:
         word = row_word(config.lanes)
         super().__init__(
-            {
-                "reset": In(1),
-                "request": In(stream.Signature(unsigned(32))),
-                "asked": Out(stream.Signature(unsigned(32))),
-                "i": In(stream.Signature(word)),
-                "o": Out(stream.Signature(word)),
-                "pending": Out(1),
-            }
+            reset=In(
+                1, "The embedding unit is in reset: no new request is offered, rows are dropped."
+            ),
+            request=In(
+                stream.Signature(unsigned(32)),
+                "Row numbers from the embedding unit; a payload stays until it is taken.",
+            ),
+            asked=Out(stream.Signature(unsigned(32)), "The same, to the memory."),
+            i=In(
+                stream.Signature(word), "Rows, each up to its `last`, in the order of the requests."
+            ),
+            o=Out(stream.Signature(word), "To the embedding unit."),
+            pending=Out(1, "A request is offered, or rows that were asked for have not come."),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

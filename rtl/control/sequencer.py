@@ -6,8 +6,8 @@ from functools import reduce
 from operator import or_
 
 from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib import data, stream
+from amaranth.lib.wiring import connect, flipped
 
 from rtl.control.attend import AttendWalker
 from rtl.control.bounds import Bounds
@@ -20,12 +20,14 @@ from rtl.control.walkers import (
     bank_word,
     measured,
 )
-from rtl.interface.command import WINDOW_BITS, Opcode
+from rtl.interface.command import WINDOW_BITS
 from rtl.interface.config import Config
+from rtl.interface.isa import Opcode
 from rtl.interface.operation import OPERATION, fields
 from rtl.interface.ports.batch import Batch, LengthWrite
 from rtl.interface.ports.tiles import Factors, LogitLayout, Multiplier, Region, WindowSides
 from rtl.interface.tile import Tile
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import DistributedMemory
 from rtl.primitives.queues import OneDeepQueue
 
@@ -49,57 +51,34 @@ def walker_of(operation: data.View, config: Config) -> dict[str, Value]:
     return found
 
 
-class Sequencer(wiring.Component):
+class Sequencer(Unit):
     """Has the walker of each operation make its tiles, and checks where they lie.
 
     An operation that reads the banks (ATTEND, and LINEAR with its BANK flag) begins when the array
     is quiet, so everything before it is written. Operands in X8 wait in the issuer for their row
-    tile.
-
-    Members
-    -------
-    batch : In, Batch
-    length : In, LengthWrite
-    quiet
-        No tile is waiting, running or being drained behind the sequencer.
-    i
-        Operations, in order; one waits while another is in hand.
-    o
-        Tiles, in order.
-    score_multiplier, context_multiplier : Out, Multiplier
-    context : Out, Region
-    biased : Out, 1
-        With a position bias: the scores get it.
-    window : Out, WindowSides
-        With windows: of the scores.
-    factor : Out, Factors
-    logits : Out, LogitLayout
-        Of the latest ATTEND and EMBED. They change only while the array is quiet.
-    idle
-        No operation is in hand.
-    outside : Out, 1
-        A tile has left the banks that its descriptor names, see `Bounds`.
+    tile. What it says of the latest ATTEND and EMBED changes only while the array is quiet.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         super().__init__(
-            {
-                "batch": In(Batch(config)),
-                "length": In(LengthWrite(config)),
-                "quiet": In(1),
-                "i": In(stream.Signature(OPERATION)),
-                "o": Out(stream.Signature(Tile(config))),
-                "score_multiplier": Out(Multiplier()),
-                "context_multiplier": Out(Multiplier()),
-                "factor": Out(Factors()),
-                "logits": Out(LogitLayout()),
-                "context": Out(Region(config)),
-                **({"biased": Out(1)} if config.bias_heads else {}),
-                **({"window": Out(WindowSides(config.tokens))} if config.windows else {}),
-                "idle": Out(1),
-                "outside": Out(1),
-            }
+            batch=In(Batch(config)),
+            length=In(LengthWrite(config)),
+            quiet=In(1, "No tile is waiting, running or being drained behind the sequencer."),
+            i=In(
+                stream.Signature(OPERATION),
+                "Operations, in order; one waits while another is in hand.",
+            ),
+            o=Out(stream.Signature(Tile(config)), "Tiles, in order."),
+            score_multiplier=Out(Multiplier()),
+            context_multiplier=Out(Multiplier()),
+            factor=Out(Factors()),
+            logits=Out(LogitLayout()),
+            context=Out(Region(config)),
+            biased=Out(1, "With a position bias: the scores get it.", there=config.bias_heads),
+            window=Out(WindowSides(config.tokens), "Of the scores."),
+            idle=Out(1, "No operation is in hand."),
+            outside=Out(1, "A tile has left the banks that its descriptor names, see `Bounds`."),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:
@@ -198,7 +177,7 @@ class Sequencer(wiring.Component):
                 walker.weight_base.eq(Mux(half, self.config.weight_words, 0)),
                 walker.o.ready.eq(self.o.ready),
             ]
-            if isinstance(walker, AttendWalker) and self.config.windows:
+            if isinstance(walker, AttendWalker):
                 m.d.comb += [
                     walker.window.before.eq(self.window.before),
                     walker.window.after.eq(self.window.after),
@@ -251,11 +230,9 @@ class Sequencer(wiring.Component):
                 self.context.address.eq(bank_word(attend.context, self.config)),
                 self.context.stride.eq(attend.stride),
             ]
-            if self.config.bias_heads:
-                m.d.sync += self.biased.eq(op.flags.chained)  # BIAS is that bit
-            if self.config.windows:
-                given, most = op.flags.bank, self.config.tokens  # WINDOW is that bit
-                for place, side in enumerate((self.window.before, self.window.after)):
-                    asked = attend.window.word_select(place, WINDOW_BITS)
-                    limits = asked < most if most <= 1 << WINDOW_BITS else ~asked.all()
-                    m.d.sync += side.eq(Mux(given & limits, asked, most))
+            m.d.sync += self.biased.eq(op.flags.bias)
+            given, most = op.flags.window, self.config.tokens
+            for place, side in enumerate((self.window.before, self.window.after)):
+                asked = attend.window.word_select(place, WINDOW_BITS)
+                limits = asked < most if most <= 1 << WINDOW_BITS else ~asked.all()
+                m.d.sync += side.eq(Mux(given & limits, asked, most))

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data, stream
 
 from rtl.interface.config import Config
 from rtl.interface.ports.datapath import NormProgress
 from rtl.interface.tile import NORM_INDEX_BITS, Tile
+from rtl.primitives.members import In, Out, Unit
 
 
-class TileQueue(wiring.Component):
+class TileQueue(Unit):
     """A stream of tiles cut by registers in both directions, a tile a cycle.
 
     What the issuer says in a cycle reaches the sequencer in the next; the tile that comes meanwhile
     waits in the second place. The issuer's decision comes late in the cycle, so it reaches a few
     bits only: the sequencer fills the places in turn, the issuer empties them in turn, and each
     place knows of its own tile whether it is normalised.
-
-    Members
-    -------
-    i : In, stream of Tile
-    progress : In, NormProgress
-    o : Out, stream of Tile
-    normalised : Out, 1
-        The row tile that the tile of `o` reads was normalised by the cycle before.
 
     Attributes
     ----------
@@ -41,12 +33,12 @@ class TileQueue(wiring.Component):
     def __init__(self, config: Config) -> None:
         self.config = config
         super().__init__(
-            {
-                "i": In(stream.Signature(Tile(config))),
-                "progress": In(NormProgress(config)),
-                "o": Out(stream.Signature(Tile(config))),
-                "normalised": Out(1),
-            }
+            i=In(stream.Signature(Tile(config))),
+            progress=In(NormProgress(config)),
+            o=Out(stream.Signature(Tile(config))),
+            normalised=Out(
+                1, "The row tile that the tile of `o` reads was normalised by the cycle before."
+            ),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal
-from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import stream
 
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from rtl.interface.ports.batch import Batch, LengthWrite, TokenWrite
 from rtl.interface.word import TOKEN_WORD
+from rtl.primitives.members import In, Out, Unit
 
 
-class Tokens(wiring.Component):
+class Tokens(Unit):
     """Reads the sequences of a batch up to `last`, a word a cycle, and counts them.
 
     A sequence ends with the word that has `ends` set, or `last`; the next one begins a row tile.
-
-    Members
-    -------
-    i
-        Token words. Not ready until reset ends, and no more after `last`.
-    o : Out, TokenWrite
-        A token as it is taken, for the mask and the id memory.
-    length : Out, LengthWrite
-        Of each sequence, with its last token.
-    batch : Out, Batch
-        Ready once `last` was taken, if every sequence is good.
-    longest, longest_number : Out
-        Tokens of the longest sequence, and which it is, the first of several; valid with ready.
-    error
-        LENGTH: a sequence has more tokens than the configuration takes, or all together need more
-        row tiles (the rest is taken and dropped).
-        NO_KEY: a sequence has no token with its attend bit set.
-    number : Out
-        The sequence that is read; with an error the one that has it.
 
     Parameters
     ----------
@@ -45,16 +26,29 @@ class Tokens(wiring.Component):
     def __init__(self, config: Config) -> None:
         self.config = config
         super().__init__(
-            {
-                "i": In(stream.Signature(TOKEN_WORD)),
-                "o": Out(TokenWrite(config)),
-                "length": Out(LengthWrite(config)),
-                "batch": Out(Batch(config)),
-                "longest": Out(range(config.tokens + 1)),
-                "longest_number": Out(range(config.row_tiles)),
-                "error": Out(Error),
-                "number": Out(range(config.row_tiles + 1)),
-            }
+            i=In(
+                stream.Signature(TOKEN_WORD),
+                "Token words. Not ready until reset ends, and no more after `last`.",
+            ),
+            o=Out(TokenWrite(config), "A token as it is taken, for the mask and the id memory."),
+            length=Out(LengthWrite(config), "Of each sequence, with its last token."),
+            batch=Out(Batch(config), "Ready once `last` was taken, if every sequence is good."),
+            longest=Out(
+                range(config.tokens + 1),
+                "Tokens of the longest sequence, and which it is, the first of several; valid with"
+                " ready.",
+            ),
+            longest_number=Out(range(config.row_tiles), ...),
+            error=Out(
+                Error,
+                "LENGTH: a sequence has more tokens than the configuration takes, or all together "
+                "need more row tiles (the rest is taken and dropped). NO_KEY: a sequence has no "
+                "token with its attend bit set.",
+            ),
+            number=Out(
+                range(config.row_tiles + 1),
+                "The sequence that is read; with an error the one that has it.",
+            ),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

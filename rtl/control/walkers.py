@@ -6,14 +6,15 @@ from typing import Any
 
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
 
 from rtl.control.bounds import Area, offset_bits
-from rtl.interface.command import BANK_SHIFT, Opcode
+from rtl.interface.command import BANK_SHIFT
 from rtl.interface.config import Config
+from rtl.interface.isa import Opcode
 from rtl.interface.operation import OPERATION, fields
 from rtl.interface.ports.batch import Batch
 from rtl.interface.tile import Epilogue, Operand, Tile, address_bits
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.pipeline import unreset
 
 
@@ -39,59 +40,44 @@ def measured(length: data.View, tokens: Value, lanes: int) -> list[Any]:
     ]
 
 
-class Walker(wiring.Component):
+class Walker(Unit):
     """Makes the tiles of one operation, one a cycle at most.
 
     All addresses are sums in registers; nothing is multiplied.
-
-    Members
-    -------
-    begin : In, 1
-        Pulse: the first tile of `operation` comes in the next cycle.
-    operation : In, OPERATION
-        Stable from `begin` to `done`.
-    batch : In, Batch
-    number : Out
-        A sequence, out of a register; 0 between operations.
-    length : In, Length
-        Of it, in the same cycle.
-    first, second : In, Length
-        Of the first two, out of registers.
-    gathered : In, 1
-        The first token of each sequence was gathered: FIRST_TILE is their row tiles.
-    weight_base : In
-        Address of the weight half in turn.
-    o : Out, stream of Tile
-        In order; norm_index, operation and tag.weight_buffer are the sequencer's to fill in.
-    areas : Out, Array(Area, 2)
-        What the tile of `o` reads and writes in the activation banks.
-    passes : Out, 1
-        No tile is offered, the row tile of `areas` is passed; it must lie in the banks, too.
-    half_done : Out, 1
-        Pulse: the tile is the last that uses the weight half.
-    done : Out, 1
-        Pulse: the operation's last tile is taken.
     """
 
     def __init__(self, config: Config, **more: wiring.Member) -> None:
         self.config = config
         self.width = max(address_bits(config), offset_bits(config))
         super().__init__(
-            {
-                "begin": In(1),
-                "operation": In(OPERATION),
-                "batch": In(Batch(config)),
-                "number": Out(range(config.row_tiles)),
-                **{name: In(Length(config)) for name in ("length", "first", "second")},
-                "gathered": In(1),
-                "weight_base": In(address_bits(config)),
-                "o": Out(stream.Signature(Tile(config))),
-                "areas": Out(data.ArrayLayout(Area(config), 2)),
-                "passes": Out(1),
-                "half_done": Out(1),
-                "done": Out(1),
-                **more,
-            }
+            begin=In(1, "Pulse: the first tile of `operation` comes in the next cycle."),
+            operation=In(OPERATION, "Stable from `begin` to `done`."),
+            batch=In(Batch(config)),
+            number=Out(
+                range(config.row_tiles), "A sequence, out of a register; 0 between operations."
+            ),
+            length=In(Length(config), "Of it, in the same cycle."),
+            first=In(Length(config), "Of the first two sequences, out of registers."),
+            second=In(Length(config), ...),
+            gathered=In(
+                1, "The first token of each sequence was gathered: FIRST_TILE is their row tiles."
+            ),
+            weight_base=In(address_bits(config), "Address of the weight half in turn."),
+            o=Out(
+                stream.Signature(Tile(config)),
+                "In order; the sequencer fills in norm_index, operation and tag.weight_buffer.",
+            ),
+            areas=Out(
+                data.ArrayLayout(Area(config), 2),
+                "What the tile of `o` reads and writes in the activation banks.",
+            ),
+            passes=Out(
+                1,
+                "No tile is offered, the row tile of `areas` is passed; it must lie in the banks.",
+            ),
+            half_done=Out(1, "Pulse: the tile is the last that uses the weight half."),
+            done=Out(1, "Pulse: the operation's last tile is taken."),
+            **more,
         )
 
     def start(self, m: Module) -> Signal:
@@ -143,7 +129,7 @@ class Walker(wiring.Component):
         """With WIDE a tile comes twice, for the low halves and the high ones: the second taken."""
         if not self.config.precise:
             return taken
-        wide, second = self.operation.flags.chained, Signal()  # WIDE is that bit
+        wide, second = self.operation.flags.wide, Signal()
         with m.If(taken):
             m.d.sync += second.eq(wide & ~second)
         m.d.comb += [self.o.payload.low.eq(wide & ~second), self.o.payload.joined.eq(second)]
@@ -286,20 +272,19 @@ class LinearWalker(Walker):
             gated = linear.gate.any()
             shift, of_table = Mux(gated, linear.gate, shift), of_table | gated
             m.d.comb += tile.tag.gated.eq(gated)
-        if self.config.rotary_pairs:
-            place, column_first = unreset(range(self.config.row_tiles)), Signal()
-            with m.If(again):
-                m.d.sync += [place.eq(0), column_first.eq(self.begin)]
-            with m.Elif(taken | self.passes):
-                m.d.sync += place.eq(Mux(tokens_left <= n, 0, place + 1))
-            m.d.comb += [
-                tile.tag.turned.eq(flags.shifts),  # ROTARY is that bit
-                tile.tag.place.eq(place),
-                tile.tag.pair.eq(linear.rotary),
-                tile.tag.last_pair.eq(linear.rotary + (linear.head_size >> 1) - 1),
-                tile.tag.begins.eq(column_first),
-                tile.tag.repeats.eq(row != 0),
-            ]
+        place, column_first = unreset(range(self.config.row_tiles)), Signal()
+        with m.If(again):
+            m.d.sync += [place.eq(0), column_first.eq(self.begin)]
+        with m.Elif(taken | self.passes):
+            m.d.sync += place.eq(Mux(tokens_left <= n, 0, place + 1))
+        m.d.comb += [
+            tile.tag.turned.eq(flags.rotary),
+            tile.tag.place.eq(place),
+            tile.tag.pair.eq(linear.rotary),
+            tile.tag.last_pair.eq(linear.rotary + (linear.head_size >> 1) - 1),
+            tile.tag.begins.eq(column_first),
+            tile.tag.repeats.eq(row != 0),
+        ]
         activation = Mux(flags.bank, Operand.BANK, Operand.X8)
         m.d.comb += [
             tile.row.eq(row),
@@ -345,8 +330,7 @@ class LinearWalker(Walker):
         with m.Else():
             m.d.comb += tile.tag.epilogue.eq(Epilogue.INT8)
         way = row[: self.config.way_bits]
-        if ways > 1:
-            m.d.comb += [tile.a_way.eq(way), tile.tag.way.eq(way)]
+        m.d.comb += [tile.a_way.eq(way), tile.tag.way.eq(way)]
         self.show_areas(
             m,
             (linear.source, address, tile.length),
@@ -393,13 +377,11 @@ class LinearWalker(Walker):
                 columns_left.eq(columns_left - columns),
             ]
         with m.Elif(taken | self.passes):
-            source_stride, destination_stride = linear.source_stride, linear.destination_stride
-            if ways > 1:
-                # Row tiles lie in the ways in turn, but for those of X16 and of the logits.
-                wraps = way == ways - 1
-                source_stride = Mux(wraps, source_stride, 0)
-                in_ways = ~flags.residual & ~flags.logits
-                destination_stride = Mux(wraps | ~in_ways, destination_stride, 0)
+            # Row tiles lie in the ways in turn, but for those of X16 and of the logits.
+            wraps = way == ways - 1
+            source_stride = Mux(wraps, linear.source_stride, 0)
+            in_ways = ~flags.residual & ~flags.logits
+            destination_stride = Mux(wraps | ~in_ways, linear.destination_stride, 0)
             last_sequence = (tokens_left <= n) & (following + 1 == self.batch.sequences)
             m.d.sync += [
                 row.eq(row + 1),

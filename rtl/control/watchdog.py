@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, Signal
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
+from rtl.primitives.members import In, Out, Unit
 
 
 def patience(config: Config) -> int:
@@ -20,22 +19,23 @@ def patience(config: Config) -> int:
     return 1 << (longest - 1).bit_length() + 4
 
 
-class Watchdog(wiring.Component):
-    """Counts cycles without progress. It begins anew with a reset.
-
-    Members
-    -------
-    waits : In, 1
-        A source outside is silent, or a sink does not take: that is no hang, however long it lasts.
-    moved : In, 1
-        Something got on: a word passed, an operand was read, a result written.
-    error : Out, Error
-        TIMEOUT from `patience` cycles after the latest cycle with waits or moved on.
-    """
+class Watchdog(Unit):
+    """Counts cycles without progress. It begins anew with a reset."""
 
     def __init__(self, config: Config) -> None:
         self.patience = patience(config)
-        super().__init__({"waits": In(1), "moved": In(1), "error": Out(Error)})
+        super().__init__(
+            waits=In(
+                1,
+                "A source outside is silent, or a sink does not take: that is no hang, however "
+                "long it lasts.",
+            ),
+            moved=In(1, "Something got on: a word passed, an operand was read, a result written."),
+            error=Out(
+                Error,
+                "TIMEOUT from `patience` cycles after the latest cycle with waits or moved on.",
+            ),
+        )
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()

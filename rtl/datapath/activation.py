@@ -1,16 +1,15 @@
 """Activation functions: a table of 256 int8 codes in each lane."""
 
 from amaranth.hdl import Module, signed, unsigned
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib import data
+from amaranth.lib.wiring import connect, flipped
 
-from rtl.datapath.requantize import MAX_LANES
 from rtl.interface.ports.loading import TableWrite
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import READ_LATENCY, Memory
-from rtl.primitives.parameters import check
 
 
-class ActivationTable(wiring.Component):
+class ActivationTable(Unit):
     """o = table[i & 255] in each lane: GELU, tanh, ReLU or any other function of an int8 code.
 
     The table is written through a port of its own, to all lanes at once; it starts as zeros. One
@@ -21,34 +20,20 @@ class ActivationTable(wiring.Component):
     lanes
         Lanes, 1 to 64.
 
-    Members
-    -------
-    i : In, Array(signed(8))
-    o : Out, Array(signed(8))
-    write : In, TableWrite
-        Entry c holds the value of c (0..127) or c - 256.
-
     Attributes
     ----------
     latency
         Cycles from i to o: 2. An entry written in cycle t acts on the i of cycle t + 1.
-
-    Raises
-    ------
-    ValueError
-        lanes is out of range.
     """
 
     latency = READ_LATENCY
 
     def __init__(self, lanes: int) -> None:
-        self.lanes = check("ActivationTable", "lanes", lanes, 1, MAX_LANES)
+        self.lanes = lanes
         super().__init__(
-            {
-                "i": In(data.ArrayLayout(signed(8), lanes)),
-                "o": Out(data.ArrayLayout(signed(8), lanes)),
-                "write": In(TableWrite()),
-            }
+            i=In(data.ArrayLayout(signed(8), lanes)),
+            o=Out(data.ArrayLayout(signed(8), lanes)),
+            write=In(TableWrite(), "Entry c holds the value of c (0..127) or c - 256."),
         )
 
     def elaborate(self, platform: object) -> Module:

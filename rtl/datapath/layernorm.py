@@ -2,12 +2,10 @@
 
 from typing import Any, NamedTuple
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.lib import data
 
 from rtl.datapath.norm_lane import NormLane
-from rtl.datapath.requantize import MAX_LANES
 from rtl.datapath.row_constants import (
     EPSILON,
     NORM_SHIFT_MAX,
@@ -20,12 +18,10 @@ from rtl.datapath.row_constants import (
 from rtl.interface.ports.datapath import SharedRead
 from rtl.interface.ports.loading import NormParameterWrite
 from rtl.interface.word import int8_word, int16_word
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import READ_LATENCY, Memory
-from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register, stages
 
-MAX_HIDDEN = 1024
-MAX_ROW_TILES = 4096
 SUMS_LATENCY = READ_LATENCY + NormLane.sums_latency  # read of a word until its z is in the sums
 
 
@@ -58,7 +54,7 @@ class Operation(NamedTuple):
     tiles: Signal
     shift: Signal
     epsilon: Signal
-    rms: Signal | Const
+    rms: Signal
 
 
 class Flags(NamedTuple):
@@ -69,7 +65,7 @@ class Flags(NamedTuple):
     last: list[Any]
 
 
-class LayerNorm(wiring.Component):
+class LayerNorm(Unit):
     """y = saturate(round_shift(n * gamma + beta, shift), 16), n = (z - mean) / deviation.
 
     docs/numerics.md section 7. A row tile is read twice, one channel of `lanes` tokens a cycle:
@@ -97,28 +93,6 @@ class LayerNorm(wiring.Component):
         Most channels, 1 to 1024.
     row_tiles
         Most row tiles, 1 to 4096.
-    rms
-        Operations may be RMSNorms, which take S1 as 0.
-
-    Members
-    -------
-    parameter : In, NormParameterWrite
-    start : In, 1
-        Starts an operation; not while busy. channels (H), tiles, shift (1..31) and epsilon (E)
-        are sampled with it.
-    rms : In, 1
-        With the parameter alone: an RMSNorm, H <= 1023; sampled with start.
-    available : In
-        How many row tiles of the operation may be read. From the cycle after start on; it grows.
-    x : Out, SharedRead
-        Reads of word (row tile r, channel c) at address r * channels + c.
-    y_en, y_address, y, y8 : Out
-        A normalised word, `latency` cycles after the x.en of its second read, and
-        y8 = saturate(round_shift(y, operand_shift of the channel), 8).
-    finished : Out
-        Row tiles whose words have all been written, in earlier cycles. Reset by start.
-    busy : Out, 1
-        From the cycle after start until finished equals tiles.
 
     Attributes
     ----------
@@ -126,40 +100,48 @@ class LayerNorm(wiring.Component):
         Cycles from x.en of pass 2 to y_en: 19.
     constants_latency
         Cycles from the last read of pass 1 until the constants are ready: 26 + lanes.
-
-    Raises
-    ------
-    ValueError
-        lanes, hidden or row_tiles is out of range.
     """
 
     latency = READ_LATENCY + NormLane.latency
 
-    def __init__(self, lanes: int, hidden: int, row_tiles: int, *, rms: bool = False) -> None:
-        self.lanes = check("LayerNorm", "lanes", lanes, 1, MAX_LANES)
-        self.hidden = check("LayerNorm", "hidden", hidden, 1, MAX_HIDDEN)
-        self.row_tiles = check("LayerNorm", "row_tiles", row_tiles, 1, MAX_ROW_TILES)
-        self.has_rms = rms
+    def __init__(self, lanes: int, hidden: int, row_tiles: int) -> None:
+        self.lanes, self.hidden, self.row_tiles = lanes, hidden, row_tiles
         self.constants_latency = constants_latency(lanes)
         words, tiles = range(hidden * row_tiles), range(row_tiles + 1)
         super().__init__(
-            {
-                "parameter": In(NormParameterWrite(hidden)),
-                "start": In(1),
-                "channels": In(range(hidden + 1)),
-                "tiles": In(tiles),
-                "shift": In(5),
-                "epsilon": In(EPSILON),
-                **({"rms": In(1)} if rms else {}),
-                "available": In(tiles),
-                "x": Out(SharedRead(words, lanes)),
-                "y_en": Out(1),
-                "y_address": Out(words),
-                "y": Out(int16_word(lanes)),
-                "y8": Out(int8_word(lanes)),
-                "finished": Out(tiles),
-                "busy": Out(1),
-            }
+            parameter=In(NormParameterWrite(hidden)),
+            start=In(
+                1,
+                "Starts an operation; not while busy. channels (H), tiles, shift (1..31) and "
+                "epsilon (E) are sampled with it.",
+            ),
+            channels=In(range(hidden + 1)),
+            tiles=In(tiles),
+            shift=In(5),
+            epsilon=In(EPSILON),
+            rms=In(1, "An RMSNorm, which takes S1 as 0; H <= 1023. Sampled with start."),
+            available=In(
+                tiles,
+                "How many row tiles of the operation may be read. From the cycle after start on; "
+                "it grows.",
+            ),
+            x=Out(
+                SharedRead(words, lanes),
+                "Reads of word (row tile r, channel c) at address r * channels + c.",
+            ),
+            y_en=Out(
+                1,
+                "A normalised word, `latency` cycles after the x.en of its second read, and y8 = "
+                "saturate(round_shift(y, operand_shift of the channel), 8).",
+            ),
+            y_address=Out(words, ...),
+            y=Out(int16_word(lanes), ...),
+            y8=Out(int8_word(lanes), ...),
+            finished=Out(
+                tiles,
+                "Row tiles whose words have all been written, in earlier cycles. Reset by start.",
+            ),
+            busy=Out(1, "From the cycle after start until finished equals tiles."),
         )
 
     def elaborate(self, platform: object) -> Module:
@@ -170,7 +152,7 @@ class LayerNorm(wiring.Component):
             tiles=Signal(range(self.row_tiles + 1)),  # 0 until the first start
             shift=Signal(5, reset_less=True),
             epsilon=Signal(EPSILON, reset_less=True),
-            rms=Signal(reset_less=True) if self.has_rms else Const(0),
+            rms=Signal(reset_less=True),
         )
         with m.If(self.start):
             m.d.sync += [
@@ -179,10 +161,9 @@ class LayerNorm(wiring.Component):
                 operation.tiles.eq(self.tiles),
                 operation.shift.eq(self.shift),
                 operation.epsilon.eq(self.epsilon),
+                operation.rms.eq(self.rms),
                 self.busy.eq(1),
             ]
-            if self.has_rms:
-                m.d.sync += operation.rms.eq(self.rms)
         ready, starts_norm = Signal(), Signal()
         sums, norms = self._read_port(m, operation, ready, starts_norm)
         gamma, beta, operand_shift = self._parameters(m, norms)
@@ -344,7 +325,7 @@ class LayerNorm(wiring.Component):
         ]
         for n, lane in enumerate(lanes):
             with m.If(moves):
-                s1 = Mux(operation.rms, 0, lane.s1) if self.has_rms else lane.s1
+                s1 = Mux(operation.rms, 0, lane.s1)
                 m.d.sync += [queue[n].s1.eq(s1), queue[n].s2.eq(lane.s2)]
             with m.Elif(turning):
                 if n + 1 < self.lanes:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal, signed
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data
 
 from rtl.interface.config import Config
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.pipeline import delay, register, stages
 
 A_BITS = 9  # operand A is int8, or p, a uint8
@@ -31,7 +31,7 @@ def lut_product(a: Any, b: Any) -> Any:
     return (low[0] + low[1]) + (low[2] + (terms[6] - terms[7]))
 
 
-class MatMul(wiring.Component):
+class MatMul(Unit):
     """acc[i, j] = sum over k of a[k][i] * b[k][j], for N x M results at once.
 
     Each cycle takes N values of A and M of B and adds all N * M products. `first`
@@ -47,18 +47,6 @@ class MatMul(wiring.Component):
     config
         `lanes`, `columns`, the accumulators' width and the DSP budget are used.
 
-    Members
-    -------
-    a, b
-        Operand words, signed 9 and signed 8 bits. Read in every cycle with `valid`.
-    valid, first, last
-        Whether the operands count; first and last operand of a tile.
-    joined
-        With `config.precise`: beside `first`, the sum goes on from floor(acc / 2^8), acc being the
-        tile before, which had no last.
-    o
-        A column: `o[i]` is acc[i, n] `latency` + n cycles after `last`.
-
     Errors
     ------
     Where a tile's columns up to column n count, the next one must end at least n + 1 cycles later:
@@ -72,15 +60,24 @@ class MatMul(wiring.Component):
         self.config = config
         n = config.lanes
         super().__init__(
-            {
-                "a": In(data.ArrayLayout(signed(A_BITS), n)),
-                "b": In(data.ArrayLayout(signed(B_BITS), config.tile_columns)),
-                "valid": In(1),
-                "first": In(1),
-                "last": In(1),
-                **({"joined": In(1)} if config.precise else {}),
-                "o": Out(data.ArrayLayout(signed(config.acc_bits), n)),
-            }
+            a=In(
+                data.ArrayLayout(signed(A_BITS), n),
+                "Operand words, signed 9 and signed 8 bits. Read in every cycle with `valid`.",
+            ),
+            b=In(data.ArrayLayout(signed(B_BITS), config.tile_columns), ...),
+            valid=In(1, "Whether the operands count; first and last operand of a tile."),
+            first=In(1, ...),
+            last=In(1, ...),
+            joined=In(
+                1,
+                "With `config.precise`: beside `first`, the sum goes on from floor(acc / "
+                "2^8), acc being the tile before, which had no last.",
+                there=config.precise,
+            ),
+            o=Out(
+                data.ArrayLayout(signed(config.acc_bits), n),
+                "A column: `o[i]` is acc[i, n] `latency` + n cycles after `last`.",
+            ),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:
@@ -100,9 +97,7 @@ class MatMul(wiring.Component):
         valid_p = stages(m, self.valid, ways + 1, "valid")
         first_p = stages(m, self.first, ways + 1, "first")
         last_p = delay(m, self.valid & self.last, 2, "last", reset=True)
-        joined_p = (
-            stages(m, self.joined, ways + 1, "joined", reset=False) if self.config.precise else None
-        )
+        joined_p = stages(m, self.joined, ways + 1, "joined", reset=False)
         copy = stages(m, register(m, last_p, "copy", reset=True), ways - 1, "copy")
         # Column j, copied j // N cycles after column 0, has that many places less to go.
         sources: list[list[int]] = [[] for _ in range(columns - ways + 1)]
@@ -125,9 +120,8 @@ class MatMul(wiring.Component):
                 ab = a * b if i * columns + j < dsp_macs else lut_product(a, b)
                 product = register(m, ab, f"product_{i}_{j}")
                 before = Mux(first_p[group + 2], 0, sum_)
-                if joined_p is not None:
-                    joined = first_p[group + 2] & joined_p[group + 2]
-                    before = Mux(joined, sum_ >> HALF_BITS, before)
+                joined = first_p[group + 2] & joined_p[group + 2]
+                before = Mux(joined, sum_ >> HALF_BITS, before)
                 with m.If(valid_p[group + 2]):
                     m.d.sync += sum_.eq(before + product)
                 if j < places:

@@ -1,40 +1,22 @@
 """One lane of LayerNorm: sums of the first pass, normalised values of the second."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
 from rtl.datapath.operand import Operand
 from rtl.datapath.requantize import FITTING_LATENCY, SATURATING_LATENCY, RoundShift
 from rtl.datapath.row_constants import NORM_SHIFT_MAX, OFFSET, SCALE, SQUARES, SUM
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.pipeline import delay, register
 
 NORM_BITS = 18  # n: 12 fraction bits, |n| <= sqrt(H - 1), of an RMSNorm sqrt(H)
 
 
-class NormLane(wiring.Component):
+class NormLane(Unit):
     """One lane of both passes; the multiplier of z^2 is one of the two of z * scale.
 
     Pass 1: s1 += z, s2 += z^2. Pass 2: n = round_shift(z * scale - offset, shift),
     y = saturate(round_shift(n * gamma + beta, output_shift), 16),
     y8 = saturate(round_shift(y, operand_shift), 8). Multipliers: 3.
-
-    Members
-    -------
-    z : In, signed(16)
-    squares : In, 1
-        This z is one of pass 1; given with z.
-    sum_en, sum_first : In, 1
-        Add the z of two cycles ago to the sums; begin new sums with it.
-    s1, s2 : Out
-    scale, offset, shift : In
-        Constants of the token: with z, five cycles after z and six after it.
-    gamma, beta : In, signed(16) and signed(32)
-        Nine and ten cycles after z.
-    output_shift : In, 5
-    operand_shift : In, 3
-        1..8, 8 as 0; fifteen cycles after z.
-    y, y8 : Out, signed(16) and signed(8)
 
     Attributes
     ----------
@@ -54,23 +36,23 @@ class NormLane(wiring.Component):
 
     def __init__(self) -> None:
         super().__init__(
-            {
-                "z": In(signed(16)),
-                "squares": In(1),
-                "sum_en": In(1),
-                "sum_first": In(1),
-                "s1": Out(SUM),
-                "s2": Out(SQUARES),
-                "scale": In(SCALE),
-                "offset": In(OFFSET),
-                "shift": In(range(NORM_SHIFT_MAX + 1)),
-                "gamma": In(signed(16)),
-                "beta": In(signed(32)),
-                "output_shift": In(5),
-                "operand_shift": In(3),
-                "y": Out(signed(16)),
-                "y8": Out(signed(8)),
-            }
+            z=In(signed(16)),
+            squares=In(1, "This z is one of pass 1; given with z."),
+            sum_en=In(1, "Add the z of two cycles ago to the sums; begin new sums with it."),
+            sum_first=In(1, ...),
+            s1=Out(SUM),
+            s2=Out(SQUARES),
+            scale=In(
+                SCALE, "Constants of the token: with z, five cycles after z and six after it."
+            ),
+            offset=In(OFFSET, ...),
+            shift=In(range(NORM_SHIFT_MAX + 1), ...),
+            gamma=In(signed(16), "Nine and ten cycles after z."),
+            beta=In(signed(32), ...),
+            output_shift=In(5),
+            operand_shift=In(3, "1..8, 8 as 0; fifteen cycles after z."),
+            y=Out(signed(16)),
+            y8=Out(signed(8)),
         )
 
     def elaborate(self, platform: object) -> Module:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib import data, stream
+from amaranth.lib.wiring import connect, flipped
 
 from rtl.datapath.layernorm import LayerNorm
 from rtl.interface.config import Config
@@ -16,10 +16,11 @@ from rtl.interface.ports.datapath import NormProgress, ResidualAccess
 from rtl.interface.ports.loading import NormParameterWrite
 from rtl.interface.trace import NormTrace
 from rtl.interface.word import activation_word, int16_word
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import Memory, WritePort
 
 
-class Normalizer(wiring.Component):
+class Normalizer(Unit):
     """Holds the residual stream and normalises each row tile as soon as its sum is complete.
 
     Every sum in X16 (embedding, attention output, feed-forward) is followed by exactly one NORM
@@ -29,48 +30,31 @@ class Normalizer(wiring.Component):
 
     The epilogue has both ports of X16 when it wants them: LayerNorm does not read in a cycle in
     which the epilogue reads, or in which the write that would follow meets one of the epilogue's.
-
-    Members
-    -------
-    batch : In, Batch
-    norm, parameter : In, stream of NORM, NormParameterWrite
-        NORMs, and the parameters that come before each.
-    free : Out, 1
-        No NORM is in hand: parameters may be loaded.
-    row_tile_done : In, 1
-        Pulse: one more row tile of X16 is complete.
-    progress : Out, NormProgress
-    x : In, ResidualAccess
-        The epilogue's; `ahead` cycles is this unit's attribute.
-    x8 : Out, WritePort
-        `en` has a bit for each way.
-    trace : Out, NormTrace
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.layernorm = LayerNorm(
-            config.lanes, config.hidden, config.row_tiles, rms=config.rms_norm
-        )
+        self.layernorm = LayerNorm(config.lanes, config.hidden, config.row_tiles)
         self.ahead = self.layernorm.latency
         super().__init__(
-            {
-                "batch": In(Batch(config)),
-                "norm": In(stream.Signature(NORM)),
-                "parameter": In(NormParameterWrite(config.hidden)),
-                "free": Out(1),
-                "row_tile_done": In(1),
-                "progress": Out(NormProgress(config)),
-                "x": In(ResidualAccess(config)),
-                "x8": Out(
-                    WritePort(
-                        range(config.x8_words),
-                        activation_word(config.lanes, config.precise),
-                        config.ways,
-                    )
+            batch=In(Batch(config)),
+            norm=In(stream.Signature(NORM), "NORMs, and the parameters that come before each."),
+            parameter=In(NormParameterWrite(config.hidden), ...),
+            free=Out(1, "No NORM is in hand: parameters may be loaded."),
+            row_tile_done=In(1, "Pulse: one more row tile of X16 is complete."),
+            progress=Out(NormProgress(config)),
+            x=In(
+                ResidualAccess(config), "The epilogue's; `ahead` cycles is this unit's attribute."
+            ),
+            x8=Out(
+                WritePort(
+                    range(config.x8_words),
+                    activation_word(config.lanes, config.precise),
+                    config.ways,
                 ),
-                "trace": Out(NormTrace(config)),
-            }
+                "`en` has a bit for each way.",
+            ),
+            trace=Out(NormTrace(config)),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:
@@ -90,9 +74,8 @@ class Normalizer(wiring.Component):
             unit.shift.eq(norm.shift),
             unit.epsilon.eq(norm.epsilon),
             unit.available.eq(Mux(norm.flags.chained, tiles, complete)),
+            unit.rms.eq(norm.flags.rms),
         ]
-        if config.rms_norm:  # RMS is the flag of LOGITS
-            m.d.comb += unit.rms.eq(norm.flags.logits)
         with m.If(self.row_tile_done):
             m.d.sync += complete.eq(complete + 1)
 

@@ -1,28 +1,20 @@
 """The int8 operand of a channel: a rounding shift of its int16, taken before that saturates."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.pipeline import register
 from rtl.primitives.saturate import end, saturate
 
 SHIFTS = 8
 
 
-class Operand(wiring.Component):
+class Operand(Unit):
     """o = saturate(round_shift(saturate(i, 16), s), 8), 1 <= s <= 8. One word a cycle, no valid.
 
     The shift by s - 1 leaves a last bit that is half a unit of the result; it is saturated to nine
     bits. What the saturation to 16 bits would cut, that one cuts, since 32767 >> 7 and -32768 >> 7
     are the ends of nine bits: it can lie beside the other, and not behind it.
-
-    Members
-    -------
-    i : In, signed(24)
-    s : In, 3
-        8 as 0.
-    o : Out, signed(8)
 
     Attributes
     ----------
@@ -33,7 +25,7 @@ class Operand(wiring.Component):
     latency = 2
 
     def __init__(self) -> None:
-        super().__init__({"i": In(signed(24)), "s": In(3), "o": Out(signed(8))})
+        super().__init__(i=In(signed(24)), s=In(3, "8 as 0."), o=Out(signed(8)))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -1,23 +1,19 @@
 """The position bias: a number for each head and distance of key and query, added to the scores."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, signed
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
-from rtl.datapath.requantize import MAX_LANES
 from rtl.interface.config import power_of_two
 from rtl.interface.ports.datapath import BiasPlace, ScoreColumn
 from rtl.interface.word import int16_word
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import Memory, WritePort
-from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register
 from rtl.primitives.saturate import saturate
 
-MAX_HEADS = 255
-MAX_ROW_TILES = 1024
+BESIDE = "buffer", "first", "last", "key", "place", "seen"  # what goes with a score
 
 
-class PositionBias(wiring.Component):
+class PositionBias(Unit):
     """o = saturate(score + B[head, key - query], 16) in each lane; docs/numerics.md section 6.
 
     Lanes are the queries r N .. r N + N - 1 of a row tile r; a column is the key c N + i. Its N
@@ -35,24 +31,13 @@ class PositionBias(wiring.Component):
     Parameters
     ----------
     lanes
-        Lanes, 2 to 64.
+        Lanes, 2 or more.
     heads
-        Heads whose bias there is room for, 1 to 255.
+        Heads whose bias there is room for.
     row_tiles
-        Row tiles of the longest sequence, 1 to 1024.
-    tokens, places, windows
+        Row tiles of the longest sequence.
+    tokens, places
         Of the softmax, see `ScoreColumn`.
-
-    Members
-    -------
-    write : In, WritePort(range(heads * 2^k), Array(signed(16)))
-        Not while there are scores.
-    biased : In, 1
-        The scores get the bias, else they go through as they are; stable while there are some.
-    place : In, BiasPlace
-        `ahead` cycles before the column's score.
-    score : In, ScoreColumn
-    o : Out, ScoreColumn
 
     Attributes
     ----------
@@ -60,11 +45,6 @@ class PositionBias(wiring.Component):
         Cycles from place to score: 3.
     latency
         Cycles from score to o: 1.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
     """
 
     ahead = Memory.latency + 1
@@ -78,23 +58,27 @@ class PositionBias(wiring.Component):
         *,
         tokens: int | None = None,
         places: int | None = None,
-        windows: bool = False,
     ) -> None:
-        self.lanes = check("PositionBias", "lanes", lanes, 2, MAX_LANES)
-        self.heads = check("PositionBias", "heads", heads, 1, MAX_HEADS)
-        self.row_tiles = check("PositionBias", "row_tiles", row_tiles, 1, MAX_ROW_TILES)
+        self.lanes, self.heads, self.row_tiles = lanes, heads, row_tiles
         self.head_words = power_of_two(2 * row_tiles)
         tokens = lanes * row_tiles if tokens is None else tokens
-        column = ScoreColumn(lanes, tokens, tokens if places is None else places, windows)
-        self.beside = ("buffer", "first", "last", "key", "place", *(["seen"] if windows else []))
+        column = ScoreColumn(lanes, tokens, tokens if places is None else places)
         super().__init__(
-            {
-                "write": In(WritePort(range(self.heads * self.head_words), int16_word(lanes))),
-                "biased": In(1),
-                "place": In(BiasPlace(lanes, heads, self.head_words)),
-                "score": In(column),
-                "o": Out(column),
-            }
+            write=In(
+                WritePort(range(self.heads * self.head_words), int16_word(lanes)),
+                "Not while there are scores.",
+            ),
+            biased=In(
+                1,
+                "The scores get the bias, else they go through as they are; stable while there are"
+                " some.",
+            ),
+            place=In(
+                BiasPlace(lanes, heads, self.head_words),
+                "`ahead` cycles before the column's score.",
+            ),
+            score=In(column),
+            o=Out(column),
         )
 
     def elaborate(self, platform: object) -> Module:
@@ -121,7 +105,7 @@ class PositionBias(wiring.Component):
 
         column = self.score
         m.d.comb += self.o.en.eq(register(m, column.en, "o_en", reset=True))
-        for name in self.beside:
+        for name in BESIDE:
             m.d.comb += getattr(self.o, name).eq(register(m, getattr(column, name), f"o_{name}"))
         for j, value in enumerate(values):
             total = column.data[j] + Mux(self.biased, value, 0)

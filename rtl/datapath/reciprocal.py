@@ -1,10 +1,11 @@
 """1 / S: normalise, look up a first estimate, one step of Newton's method."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Shape, Signal, signed, unsigned
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Const, Module, Mux, Shape, Signal, Value, signed, unsigned
 
 from golden.reciprocal import TABLE
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import READ_LATENCY, Rom
 from rtl.primitives.pipeline import delay, register
 
@@ -14,7 +15,23 @@ def bits_of(low: int, high: int) -> Shape:
     return signed(max((~low).bit_length() if low < 0 else 0, high.bit_length()) + 1)
 
 
-class NewtonStep(wiring.Component):
+def normalised(m: Module, value: Value, stages: Sequence[Sequence[int]]) -> tuple[Value, Value]:
+    """A value shifted left by the steps that leave its highest bit in; and which were skipped.
+
+    A register behind each stage of steps. Of the second the highest bit is that of the first step.
+    """
+    width, skipped = len(value), Const(0, 0)
+    for stage, steps in enumerate(stages):
+        for step in steps:
+            small = ~value[width - step :].any()
+            value = Mux(small, value << step, value)[:width]
+            skipped = Cat(~small, skipped)
+        value = register(m, value, f"normalised{stage}")
+        skipped = register(m, skipped, f"exponent{stage}")
+    return value, skipped
+
+
+class NewtonStep(Unit):
     """r = min((y0 * 2^25 + y0 * error + 2^20) >> 21, 65535): the end of reciprocal and of rsqrt.
 
     Since y0 * 2^25 has no bits below 2^21, that is y0 * 16 + round_shift(y0 * error, 21). The
@@ -27,14 +44,6 @@ class NewtonStep(wiring.Component):
     error
         Signed shape of error, at most 19 bits.
 
-    Members
-    -------
-    y0 : In, 12
-        First estimate with 12 fraction bits.
-    error : In, signed
-        Newton's residual.
-    r : Out, 16
-
     Attributes
     ----------
     latency
@@ -44,7 +53,11 @@ class NewtonStep(wiring.Component):
     latency = 4
 
     def __init__(self, error: Shape) -> None:
-        super().__init__({"y0": In(12), "error": In(error), "r": Out(16)})
+        super().__init__(
+            y0=In(12, "First estimate with 12 fraction bits."),
+            error=In(error, "Newton's residual."),
+            r=Out(16),
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -71,7 +84,7 @@ def _entry(j: int) -> tuple[int, int]:
     return y0, (1 << 19) - (128 + j) * y0
 
 
-class Reciprocal(wiring.Component):
+class Reciprocal(Unit):
     """1/i = r * 2^-(16+e) within 2^-15; docs/numerics.md section 6.
 
     e = bit_length(i) - 1; u = i << (19 - e); y0 = R[(u >> 12) & 127];
@@ -80,15 +93,6 @@ class Reciprocal(wiring.Component):
     With u = (128 + j) * 2^12 + low, the table holds 2^31 - (128 + j) * 2^12 * y0 beside y0, so
     that one 12 x 12 multiplier makes u * y0. One value a cycle, no valid.
     Multipliers: 2. Memories: one ROM of 128 entries.
-
-    Members
-    -------
-    i : In, unsigned(20)
-        1 and more; the result for 0 has no meaning. Out of a register.
-    r : Out, 16
-        2^15 <= r < 2^16.
-    e : Out, 5
-        0..19.
 
     Attributes
     ----------
@@ -99,7 +103,11 @@ class Reciprocal(wiring.Component):
     latency = 2 + READ_LATENCY + 3 + NewtonStep.latency
 
     def __init__(self) -> None:
-        super().__init__({"i": In(unsigned(20)), "r": Out(16), "e": Out(5)})
+        super().__init__(
+            i=In(unsigned(20), "1 and more; the result for 0 has no meaning. Out of a register."),
+            r=Out(16, "2^15 <= r < 2^16."),
+            e=Out(5, "0..19."),
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -108,19 +116,11 @@ class Reciprocal(wiring.Component):
         ends = [((c << 12) - low * y0) >> 6 for y0, c in entries for low in (0, 4095)]
         error_shape = bits_of(min(ends), max(ends))
 
-        # Cycles 1 and 2: shift the leading one to bit 19.
-        u, e = self.i, Const(0, 0)
-        for stage, steps in enumerate(((16, 8), (4, 2, 1))):
-            for step in steps:
-                small = ~u[20 - step :].any()
-                u = Mux(small, u << step, u)[:20]
-                e = Cat(~small, e)
-            u = register(m, u, f"normalised{stage}")
-            e = register(m, e, f"exponent{stage}")
-        # e now holds, from its highest bit on, whether each step of 16, 8, ..., 1 was skipped:
-        # 31 minus the shift. The leading one's index is 19 minus the shift.
+        # Cycles 1 and 2: shift the leading one to bit 19. Its index is 19 minus the shift, and the
+        # skipped steps of 16, 8, ..., 1 are 31 minus it.
+        u, skipped = normalised(m, self.i, ((16, 8), (4, 2, 1)))
         exponent = Signal(5)
-        m.d.comb += exponent.eq(e - 12)
+        m.d.comb += exponent.eq(skipped - 12)
         # Cycles 3 and 4: the table. Cycle 5: operands of the multiplier.
         table = Rom(
             unsigned(12 + residual_shape.width),

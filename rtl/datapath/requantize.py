@@ -1,20 +1,18 @@
 """Requantization: multiply, rounding shift and saturation, one lane beside the other."""
 
 from amaranth.hdl import Cat, Const, Module, Signal, signed, unsigned
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data
 
-from rtl.primitives.parameters import check
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.pipeline import register
 from rtl.primitives.saturate import saturate
 
-MAX_LANES = 64
 SHIFT_MAX = 47
 SATURATING_LATENCY = 5  # of RoundShift
 FITTING_LATENCY = 3
 
 
-class RoundShift(wiring.Component):
+class RoundShift(Unit):
     """o = saturate(round_shift(i, s), bits): the rounding rule with a variable shift.
 
     The shift by s - 1 is done in two stages, by a multiple of eight and by the rest, and the last
@@ -33,40 +31,24 @@ class RoundShift(wiring.Component):
     fits
         No result needs saturation.
 
-    Members
-    -------
-    i : In, signed(width)
-    s : In, range(maximum + 1)
-        1..maximum.
-    o : Out, signed(bits)
-    wide : Out, signed(bits + 8)
-        o before its saturation, a cycle before o (where results fit, with o); beyond bits bits
-        only its sign is right, and that it is beyond.
-
     Attributes
     ----------
     latency
         Cycles from i and s to o: 5, or 3 where the results fit.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
     """
 
     def __init__(self, width: int, bits: int, maximum: int, *, fits: bool = False) -> None:
-        self.bits = check("RoundShift", "bits", bits, 2, 32)
-        self.width = check("RoundShift", "width", width, bits + 9, 64)
-        self.maximum = check("RoundShift", "maximum", maximum, 1, width - 1)
-        self.fits = fits
+        self.bits, self.width, self.maximum, self.fits = bits, width, maximum, fits
         self.latency = FITTING_LATENCY if fits else SATURATING_LATENCY
         super().__init__(
-            {
-                "i": In(signed(width)),
-                "s": In(range(maximum + 1)),
-                "o": Out(signed(bits)),
-                "wide": Out(signed(bits + 8)),
-            }
+            i=In(signed(width)),
+            s=In(range(maximum + 1), "1..maximum."),
+            o=Out(signed(bits)),
+            wide=Out(
+                signed(bits + 8),
+                "o before its saturation, a cycle before o (where results fit, with o); beyond "
+                "bits bits only its sign is right, and that it is beyond.",
+            ),
         )
 
     def elaborate(self, platform: object) -> Module:
@@ -94,7 +76,7 @@ class RoundShift(wiring.Component):
         return m
 
 
-class Requantize(wiring.Component):
+class Requantize(Unit):
     """o = saturate((acc * m + 2^(s-1)) >> s, 16) in each lane; docs/numerics.md section 1.
 
     An int8 result is this one saturated to 8 bits. One word a cycle, no valid: the result follows
@@ -108,37 +90,21 @@ class Requantize(wiring.Component):
     lanes
         Lanes, 1 to 64.
 
-    Members
-    -------
-    acc : In, Array(signed(32))
-    m : In, Array(unsigned(16))
-        Normalised multiplier, 2^15 and more.
-    s : In, Array(unsigned(6))
-        Shift, 1..47.
-    o : Out, Array(signed(16))
-
     Attributes
     ----------
     latency
         Cycles from acc, m and s to o: 8.
-
-    Raises
-    ------
-    ValueError
-        lanes is out of range.
     """
 
     latency = 3 + SATURATING_LATENCY
 
     def __init__(self, lanes: int) -> None:
-        self.lanes = check("Requantize", "lanes", lanes, 1, MAX_LANES)
+        self.lanes = lanes
         super().__init__(
-            {
-                "acc": In(data.ArrayLayout(signed(32), lanes)),
-                "m": In(data.ArrayLayout(unsigned(16), lanes)),
-                "s": In(data.ArrayLayout(unsigned(6), lanes)),
-                "o": Out(data.ArrayLayout(signed(16), lanes)),
-            }
+            acc=In(data.ArrayLayout(signed(32), lanes)),
+            m=In(data.ArrayLayout(unsigned(16), lanes), "Normalised multiplier, 2^15 and more."),
+            s=In(data.ArrayLayout(unsigned(6), lanes), "Shift, 1..47."),
+            o=Out(data.ArrayLayout(signed(16), lanes)),
         )
 
     def elaborate(self, platform: object) -> Module:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
 from rtl.interface.config import power_of_two
 from rtl.interface.word import int8_word, int16_word
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import Memory, WritePort
-from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register
 from rtl.primitives.saturate import saturate
 
-MAX_LANES = 64
-MAX_PAIRS = 1024
-MAX_ROW_TILES = 1024
 SHIFT = 21  # 7 bits of u below the result's unit, 14 of cos and sin
 
 
-class Rotary(wiring.Component):
+class Rotary(Unit):
     """(o[2i], o[2i + 1]) = (u[2i] cos - u[2i + 1] sin, u[2i + 1] cos + u[2i] sin) in each lane.
 
     docs/numerics.md section 6: both sums are shifted right by 21 with rounding and saturated to 8
@@ -34,23 +29,11 @@ class Rotary(wiring.Component):
     Parameters
     ----------
     lanes
-        Lanes, 2 to 64.
+        Lanes, 2 or more.
     pairs
-        Pairs of channels of all tables, 1 to 1024.
+        Pairs of channels of all tables.
     row_tiles
-        R: row tiles of the longest sequence, 1 to 1024.
-
-    Members
-    -------
-    write : In, WritePort(range(2 * pairs * 2^k), Array(signed(16)))
-        The row tile is in the k low bits of the address, the channel above it. Not while there are
-        columns. -2^14..2^14.
-    row : In, range(2^k)
-        Row tile of the column, `ahead` cycles before u.
-    channel : In, range(2 * pairs)
-        2i or 2i + 1, `ahead` cycles before u.
-    u : In, Array(signed(16))
-    o : Out, Array(signed(8))
+        R: row tiles of the longest sequence.
 
     Attributes
     ----------
@@ -58,28 +41,23 @@ class Rotary(wiring.Component):
         Cycles from row and channel to u: 3.
     latency
         Cycles from u to o: 5.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
     """
 
     ahead = Memory.latency + 1
     latency = 5
 
     def __init__(self, lanes: int, pairs: int, row_tiles: int) -> None:
-        self.lanes = check("Rotary", "lanes", lanes, 2, MAX_LANES)
-        self.channels = 2 * check("Rotary", "pairs", pairs, 1, MAX_PAIRS)
-        self.row_words = power_of_two(check("Rotary", "row_tiles", row_tiles, 1, MAX_ROW_TILES))
+        self.lanes, self.channels, self.row_words = lanes, 2 * pairs, power_of_two(row_tiles)
         super().__init__(
-            {
-                "write": In(WritePort(range(self.channels * self.row_words), int16_word(lanes))),
-                "row": In(range(self.row_words)),
-                "channel": In(range(self.channels)),
-                "u": In(int16_word(lanes)),
-                "o": Out(int8_word(lanes)),
-            }
+            write=In(
+                WritePort(range(self.channels * self.row_words), int16_word(lanes)),
+                "The row tile is in the k low bits of the address, the channel above it. Not while"
+                " there are columns. -2^14..2^14.",
+            ),
+            row=In(range(self.row_words), "Row tile of the column, `ahead` cycles before u."),
+            channel=In(range(self.channels), "2i or 2i + 1, `ahead` cycles before u."),
+            u=In(int16_word(lanes)),
+            o=Out(int8_word(lanes)),
         )
 
     def elaborate(self, platform: object) -> Module:

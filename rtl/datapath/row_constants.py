@@ -1,10 +1,9 @@
 """The constants of a token for LayerNorm's second pass, from the sums of its first."""
 
 from amaranth.hdl import Cat, Module, Signal, signed, unsigned
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
 from rtl.datapath.rsqrt import Rsqrt
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.pipeline import delay, register
 
 LENGTH = unsigned(11)  # H <= 1024
@@ -17,19 +16,11 @@ NORM_SHIFT = 4  # round_shift by e + 4
 NORM_SHIFT_MAX = 25 + NORM_SHIFT
 
 
-class RowConstants(wiring.Component):
+class RowConstants(Unit):
     """The constants of pass 2: scale = H * r, offset = S1 * r and shift = e + 4.
 
     V = H * S2 - S1^2 + E; (r, e) = rsqrt(V); docs/numerics.md section 7. One token a cycle, no
     valid. Multipliers: 12, 3 each for H * S2, S1^2, rsqrt and the two products with r.
-
-    Members
-    -------
-    s1, s2 : In, signed(27) and unsigned(41)
-        Sum of z and of z^2.
-    channels, epsilon : In, 11 and 50
-        H and E; steady while tokens are on their way, H from the cycle before on.
-    scale, offset, shift : Out, unsigned(26), signed(43), 5
 
     Attributes
     ----------
@@ -41,15 +32,15 @@ class RowConstants(wiring.Component):
 
     def __init__(self) -> None:
         super().__init__(
-            {
-                "s1": In(SUM),
-                "s2": In(SQUARES),
-                "channels": In(LENGTH),
-                "epsilon": In(EPSILON),
-                "scale": Out(SCALE),
-                "offset": Out(OFFSET),
-                "shift": Out(range(NORM_SHIFT_MAX + 1)),
-            }
+            s1=In(SUM, "Sum of z and of z^2."),
+            s2=In(SQUARES, ...),
+            channels=In(
+                LENGTH, "H and E; steady while tokens are on their way, H from the cycle before on."
+            ),
+            epsilon=In(EPSILON, ...),
+            scale=Out(SCALE),
+            offset=Out(OFFSET),
+            shift=Out(range(NORM_SHIFT_MAX + 1)),
         )
 
     def elaborate(self, platform: object) -> Module:

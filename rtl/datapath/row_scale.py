@@ -1,15 +1,13 @@
 """The multiplier of a row's context: the tensor's multiplier over the row's sum of weights."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
 from rtl.datapath.reciprocal import Reciprocal
-from rtl.primitives.parameters import check
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.pipeline import delay, register
 
 
-class RowScale(wiring.Component):
+class RowScale(Unit):
     """The multiplier of a row's context, m * 2^-s / sum; docs/numerics.md section 6.
 
     (r, e) = reciprocal(sum); P = r * m; adj = 16 if P >= 2^31 else 15;
@@ -22,13 +20,6 @@ class RowScale(wiring.Component):
         Of the sum, 20 or 21. `Reciprocal` takes 20: of a sum with bit 20 all but the lowest, which
         has no part in r, and e is 1 more.
 
-    Members
-    -------
-    sum : In, bits
-    m, s : In, 16 and 6
-        The multiplier of the tensor; steady while rows are on their way.
-    row_m, row_s : Out, 16 and 6
-
     Attributes
     ----------
     latency
@@ -38,15 +29,13 @@ class RowScale(wiring.Component):
     latency = Reciprocal.latency + 3
 
     def __init__(self, bits: int = 20) -> None:
-        self.bits = check("RowScale", "bits", bits, 20, 21)
+        self.bits = bits
         super().__init__(
-            {
-                "sum": In(bits),
-                "m": In(16),
-                "s": In(6),
-                "row_m": Out(16),
-                "row_s": Out(6),
-            }
+            sum=In(bits),
+            m=In(16, "The multiplier of the tensor; steady while rows are on their way."),
+            s=In(6, ...),
+            row_m=Out(16),
+            row_s=Out(6),
         )
 
     def elaborate(self, platform: object) -> Module:

@@ -1,11 +1,10 @@
 """1 / sqrt(V): normalise by pairs of bits, look up an estimate, one step of Newton's method."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 
 from golden.rsqrt import TABLE
-from rtl.datapath.reciprocal import NewtonStep, bits_of
+from rtl.datapath.reciprocal import NewtonStep, bits_of, normalised
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import READ_LATENCY, Rom
 from rtl.primitives.pipeline import delay, register
 
@@ -17,7 +16,7 @@ def _entry(j: int) -> tuple[int, int, int]:
     return y0, y0 * y0, ((1 << 40) - start * y0 * y0) >> 9
 
 
-class Rsqrt(wiring.Component):
+class Rsqrt(Unit):
     """1/sqrt(i) = r * 2^-(16+e) within 2^-15; docs/numerics.md section 7.
 
     e = (bit_length(i) - 1) >> 1; u = floor(i * 2^16 / 4^e), 2^16 <= u < 2^18; y0 = Q[j] with j
@@ -28,26 +27,20 @@ class Rsqrt(wiring.Component):
     so that two 10 x 12 multipliers make u * y0^2. One value a cycle, no valid.
     Multipliers: 3. Memories: one ROM of 256 entries of 64 bits or less.
 
-    Members
-    -------
-    i : In, unsigned(52)
-        1 and more; the result for 0 has no meaning. Out of a register.
-    r : Out, 16
-        2^15 <= r < 2^16.
-    e : Out, 5
-        0..25.
-
     Attributes
     ----------
     latency
         Cycles from i to r and e: 14.
-
     """
 
     latency = 4 + READ_LATENCY + 4 + NewtonStep.latency
 
     def __init__(self) -> None:
-        super().__init__({"i": In(unsigned(52)), "r": Out(16), "e": Out(5)})
+        super().__init__(
+            i=In(unsigned(52), "1 and more; the result for 0 has no meaning. Out of a register."),
+            r=Out(16, "2^15 <= r < 2^16."),
+            e=Out(5, "0..25."),
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -61,19 +54,11 @@ class Rsqrt(wiring.Component):
         ]
         error_shape = bits_of(min(ends), max(ends))
 
-        # Cycles 1 to 4: shift the leading pair of bits to the top.
-        v, e = self.i, Const(0, 0)
-        for stage, steps in enumerate(((32,), (16,), (8,), (4, 2))):
-            for step in steps:
-                small = ~v[52 - step :].any()
-                v = Mux(small, v << step, v)[:52]
-                e = Cat(~small, e)
-            v = register(m, v, f"normalised{stage}")
-            e = register(m, e, f"exponent{stage}")
-        # e now holds, from its highest bit on, whether each step of 16, 8, ..., 1 pairs was
-        # skipped: 31 minus the pairs shifted. The exponent is 25 minus the pairs shifted.
+        # Cycles 1 to 4: shift the leading pair of bits to the top. The exponent is 25 minus the
+        # pairs shifted, and the skipped steps of 16, 8, ..., 1 pairs are 31 minus them.
+        v, skipped = normalised(m, self.i, ((32,), (16,), (8,), (4, 2)))
         exponent = Signal(5)
-        m.d.comb += exponent.eq(e - 6)
+        m.d.comb += exponent.eq(skipped - 6)
         u = v[34:]
         large = u[17]
         # Cycles 5 and 6: the table. Cycle 7: operands of the multipliers.

@@ -1,17 +1,15 @@
 """The running maximum of columns of scores, one lane beside the other."""
 
 from amaranth.hdl import Module, Mux, Signal, signed
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data
 
-from rtl.datapath.requantize import MAX_LANES
-from rtl.primitives.parameters import check
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.pipeline import delay, register
 
 LEAST = -(1 << 15)
 
 
-class RunningMax(wiring.Component):
+class RunningMax(Unit):
     """o = max over the valid columns from the first to the last, in each lane; -2^15 without one.
 
     One column a cycle. A comparison and the update that depends on it in one cycle would be the
@@ -23,49 +21,31 @@ class RunningMax(wiring.Component):
     ----------
     lanes
         Lanes, 1 to 64.
-    by_lane
-        valid has a bit for each lane, for which the column counts.
-
-    Members
-    -------
-    en : In, 1
-        A column is present: first, last, buffer, valid and i belong to it.
-    buffer : In, 1
-        Where its maximum goes, after the last column.
-    valid : In, 1
-        The column counts.
-    i : In, Array(signed(16))
-    o_buffer : In, 1
-    o : Out, Array(signed(16))
-        Maxima of o_buffer, in the same cycle; steady until the next last column of that buffer.
 
     Attributes
     ----------
     latency
         Cycles from the last column to its maximum in o: 4.
-
-    Raises
-    ------
-    ValueError
-        lanes is out of range.
     """
 
     latency = 4
 
-    def __init__(self, lanes: int, *, by_lane: bool = False) -> None:
-        self.lanes = check("RunningMax", "lanes", lanes, 1, MAX_LANES)
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
         column = data.ArrayLayout(signed(16), lanes)
         super().__init__(
-            {
-                "en": In(1),
-                "buffer": In(1),
-                "first": In(1),
-                "last": In(1),
-                "valid": In(lanes if by_lane else 1),
-                "i": In(column),
-                "o_buffer": In(1),
-                "o": Out(column),
-            }
+            en=In(1, "A column is present: first, last, buffer, valid and i belong to it."),
+            buffer=In(1, "Where its maximum goes, after the last column."),
+            first=In(1),
+            last=In(1),
+            valid=In(lanes, "A bit for each lane, for which the column counts."),
+            i=In(column),
+            o_buffer=In(1),
+            o=Out(
+                column,
+                "Maxima of o_buffer, in the same cycle; steady until the next last column of that "
+                "buffer.",
+            ),
         )
 
     def elaborate(self, platform: object) -> Module:
@@ -80,8 +60,7 @@ class RunningMax(wiring.Component):
         complete_buffer = delay(m, self.buffer, 3, "complete_buffer")
         for n in range(self.lanes):
             best = Signal(signed(16), name=f"best{n}", reset_less=True)
-            valid = self.valid[n] if len(self.valid) > 1 else self.valid
-            compared = register(m, Mux(valid, self.i[n], LEAST), f"compared{n}")
+            compared = register(m, Mux(self.valid[n], self.i[n], LEAST), f"compared{n}")
             decided = register(m, compared, f"decided{n}")
             above_best = register(m, compared > best, f"above_best{n}")
             above_last = register(m, compared > decided, f"above_last{n}")

@@ -1,28 +1,18 @@
 """The attention window: which queries of a row tile see a key, by its distance alone."""
 
 from amaranth.hdl import Module, Signal, signed
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
 from rtl.interface.config import Config
 from rtl.interface.ports.tiles import WindowSides
+from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.pipeline import register
 
 
-class Window(wiring.Component):
+class Window(Unit):
     """o[j] = -before <= k - (q + j) <= after, where q is the query of lane 0.
 
     docs/numerics.md section 6. Key k is `column` of its row tile, which is `apart` row tiles behind
     that of the queries, so k - q = apart N + column. One key a cycle, no valid. Multipliers: 0.
-
-    Members
-    -------
-    sides : In, WindowSides
-    apart : In
-        Modulo a power of two of at least twice the row tiles of a sequence.
-    column : In
-    o : Out
-        A bit for each lane.
 
     Attributes
     ----------
@@ -35,12 +25,13 @@ class Window(wiring.Component):
     def __init__(self, config: Config) -> None:
         self.config = config
         super().__init__(
-            {
-                "sides": In(WindowSides(config.tokens)),
-                "apart": In(range(config.bias_head_words)),
-                "column": In(range(config.lanes)),
-                "o": Out(config.lanes),
-            }
+            sides=In(WindowSides(config.tokens)),
+            apart=In(
+                range(config.bias_head_words),
+                "Modulo a power of two of at least twice the row tiles of a sequence.",
+            ),
+            column=In(range(config.lanes)),
+            o=Out(config.lanes, "A bit for each lane."),
         )
 
     def elaborate(self, platform: object) -> Module:

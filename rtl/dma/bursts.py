@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal
-from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import stream
 
 from rtl.dma.bus import Bus, burst, index_bits, per_beat, region
+from rtl.primitives.members import In, Out, Unit
 
 
-class Bursts(wiring.Component):
+class Bursts(Unit):
     """Regions of words to bursts of beats.
 
     A burst ends at the next multiple of `bus.burst` beats in memory, or with its region. So none
     crosses 4 KiB, and all but a region's first and last have full length.
-
-    Members
-    -------
-    i : In, stream of region
-        One is taken when the bursts of the one before have been.
-    o : Out, stream of burst
-        The first comes two cycles after its region was taken, one every two cycles at most.
 
     Parameters
     ----------
@@ -33,10 +26,15 @@ class Bursts(wiring.Component):
     def __init__(self, bus: Bus, lanes: int, word_bits: int) -> None:
         self.bus, self.lanes, self.word_bits = bus, lanes, word_bits
         super().__init__(
-            {
-                "i": In(stream.Signature(region(bus, word_bits))),
-                "o": Out(stream.Signature(burst(bus, lanes))),
-            }
+            i=In(
+                stream.Signature(region(bus, word_bits)),
+                "One is taken when the bursts of the one before have been.",
+            ),
+            o=Out(
+                stream.Signature(burst(bus, lanes)),
+                "The first comes two cycles after its region was taken, one every two cycles at "
+                "most.",
+            ),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from cli.errors import UserError
 
 from amaranth.hdl import unsigned
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data
+
+from rtl.primitives.members import Bundle, In, Out
 
 DATA_BITS = (32, 64, 128, 256, 512)
 PAGE_BYTES = 4096
@@ -88,30 +89,28 @@ def index_bits(bus: Bus, lanes: int) -> int:
     return per_beat(bus, lanes).bit_length() - 1
 
 
-class AxiRead(wiring.Signature):
+class AxiRead(Bundle):
     """The read channels of AXI4, from the master; valid and ready as AMBA defines them."""
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(
-            {
-                "arid": Out(1),
-                "araddr": Out(bus.address_bits),
-                "arlen": Out(8),
-                "arsize": Out(3),
-                "arburst": Out(2),
-                "arlock": Out(1),
-                "arcache": Out(4),
-                "arprot": Out(3),
-                "arqos": Out(4),
-                "arvalid": Out(1),
-                "arready": In(1),
-                "rid": In(1),
-                "rdata": In(bus.data_bits),
-                "rresp": In(2),
-                "rlast": In(1),
-                "rvalid": In(1),
-                "rready": Out(1),
-            }
+            arid=Out(1),
+            araddr=Out(bus.address_bits),
+            arlen=Out(8),
+            arsize=Out(3),
+            arburst=Out(2),
+            arlock=Out(1),
+            arcache=Out(4),
+            arprot=Out(3),
+            arqos=Out(4),
+            arvalid=Out(1),
+            arready=In(1),
+            rid=In(1),
+            rdata=In(bus.data_bits),
+            rresp=In(2),
+            rlast=In(1),
+            rvalid=In(1),
+            rready=Out(1),
         )
 
 
@@ -150,14 +149,10 @@ def beat(bus: Bus, lanes: int) -> data.StructLayout:
     return data.StructLayout({"data": bus.data_bits, "first": index, "last": index, "end": 1})
 
 
-class Beats(wiring.Signature):
-    """Beats in the cycle in which they come, from the read master.
-
-    Members
-    -------
-    valid, payload : Out
-        A beat comes, and is taken.
-    """
+class Beats(Bundle):
+    """Beats in the cycle in which they come, from the read master."""
 
     def __init__(self, bus: Bus, lanes: int) -> None:
-        super().__init__({"valid": Out(1), "payload": Out(beat(bus, lanes))})
+        super().__init__(
+            valid=Out(1, "A beat comes, and is taken."), payload=Out(beat(bus, lanes), ...)
+        )

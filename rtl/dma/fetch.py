@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, Mux, ResetInserter, Signal, unsigned
-from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib import stream
+from amaranth.lib.wiring import connect, flipped
 
 from rtl.dma.bursts import Bursts
 from rtl.dma.bus import AxiRead, Bus
@@ -13,55 +13,42 @@ from rtl.dma.row_addresses import RowAddresses
 from rtl.dma.words import Words
 from rtl.interface.config import Config
 from rtl.interface.word import row_word
+from rtl.primitives.members import In, Out, Unit
 
 MODEL_WORD_BITS = 32
 
 
-class Fetch(wiring.Component):
+class Fetch(Unit):
     """The reads of an inference: the stream from `start` on, rows as they are asked for.
 
     The stream is read ahead as far as its buffer goes. With `stop` it is asked for no more, and
     what comes of it is dropped; rows are read whatever happens. Rows have precedence.
-
-    Members
-    -------
-    start : In, 1
-        Pulse, without stop: read the stream.
-    stop : In, 1
-        No inference runs.
-    model_address, model_words : In
-        Byte address, and number of words, 1 or more.
-    rows_address, row_words : In
-        See `RowAddresses`.
-    request : In, stream of 32 bits
-        Row numbers.
-    model, rows : Out, streams of row_word
-        Words of M and of N bytes: `last` with the stream's last, and with each row's last.
-    m_axi : Out, AxiRead
-    pending : Out, 1
-        Something that was asked for has not come.
-    error : Out, 1
-        Pulse in the cycle after a beat with SLVERR or DECERR, before its words are offered.
     """
 
     def __init__(self, config: Config, bus: Bus) -> None:
         self.bus, self.widths = bus, (config.lanes, config.stream_width)  # of rows and stream
         self.addresses = RowAddresses(config, bus)
         super().__init__(
-            {
-                "start": In(1),
-                "stop": In(1),
-                "model_address": In(bus.address_bits),
-                "model_words": In(MODEL_WORD_BITS),
-                "rows_address": In(bus.address_bits),
-                "row_words": In(self.addresses.word_bits),
-                "request": In(stream.Signature(unsigned(32))),
-                "model": Out(stream.Signature(row_word(config.stream_width))),
-                "rows": Out(stream.Signature(row_word(config.lanes))),
-                "m_axi": Out(AxiRead(bus)),
-                "pending": Out(1),
-                "error": Out(1),
-            }
+            start=In(1, "Pulse, without stop: read the stream."),
+            stop=In(1, "No inference runs."),
+            model_address=In(bus.address_bits, "Byte address, and number of words, 1 or more."),
+            model_words=In(MODEL_WORD_BITS, ...),
+            rows_address=In(bus.address_bits, "See `RowAddresses`."),
+            row_words=In(self.addresses.word_bits, ...),
+            request=In(stream.Signature(unsigned(32)), "Row numbers."),
+            model=Out(
+                stream.Signature(row_word(config.stream_width)),
+                "Words of M and of N bytes: `last` with the stream's last, and with each row's "
+                "last.",
+            ),
+            rows=Out(stream.Signature(row_word(config.lanes)), ...),
+            m_axi=Out(AxiRead(bus)),
+            pending=Out(1, "Something that was asked for has not come."),
+            error=Out(
+                1,
+                "Pulse in the cycle after a beat with SLVERR or DECERR, before its words are "
+                "offered.",
+            ),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

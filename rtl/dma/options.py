@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from typing import Any
 
 from cli.errors import UserError
 
@@ -18,13 +19,15 @@ def add_bus_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the accelerator reads stream and rows from memory itself, as an AXI4 master",
     )
+    add_bus_sizes(group, "with --dma; ")
+
+
+def add_bus_sizes(parser: Any, when: str = "") -> None:
+    """Add one option for each field of Bus, whose help begins with `when`."""
     for field in dataclasses.fields(Bus):
-        group.add_argument(
-            f"--{field.name.replace('_', '-')}",
-            type=int,
-            metavar="N",
-            help=f"with --dma; default: {field.default}",
-        )
+        what = f"{when}default: {field.default}"
+        option = f"--{field.name.replace('_', '-')}"
+        parser.add_argument(option, type=int, metavar="N", help=what)
 
 
 def bus_of(options: argparse.Namespace) -> Bus | None:

@@ -5,33 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amaranth.hdl import Array, Cat, Elaboratable, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data, stream
 
 from rtl.dma.bus import INCR, NORMAL, AxiRead, Beats, Bus, burst, per_beat
+from rtl.primitives.members import In, Out, Unit
 
 CLIENTS = ("rows", "model")
 """The rows come first where both ask."""
 
 
-class Reader(wiring.Component):
+class Reader(Unit):
     """Asks for the bursts of two clients and gives each its beats.
 
     One ID, so that beats come in the order of the bursts. A client asks only for what it has room
     for, so that RREADY is always high. An address waits unchanged until it is taken, whatever
     becomes of its client. No output hangs on an input of m_axi in the same cycle but the beats.
-
-    Members
-    -------
-    rows, model : In, streams of burst
-        One of them is taken a cycle; its address is there in the next cycle.
-    rows_beats, model_beats : Out, Beats
-        In the cycle in which they come.
-    m_axi : Out, AxiRead
-    pending : Out, 1
-        An address is offered, or beats have not come.
-    error : Out, 1
-        Pulse in the cycle after a beat with SLVERR or DECERR.
 
     Parameters
     ----------
@@ -43,13 +31,14 @@ class Reader(wiring.Component):
         self.bus, self.widths = bus, widths
         each = dict(zip(CLIENTS, widths, strict=True))
         super().__init__(
-            {
-                **{name: In(stream.Signature(burst(bus, of))) for name, of in each.items()},
-                **{f"{name}_beats": Out(Beats(bus, of)) for name, of in each.items()},
-                "m_axi": Out(AxiRead(bus)),
-                "pending": Out(1),
-                "error": Out(1),
-            }
+            **{
+                name: In(stream.Signature(burst(bus, of)), "One of the two is taken a cycle.")
+                for name, of in each.items()
+            },
+            **{f"{name}_beats": Out(Beats(bus, of)) for name, of in each.items()},
+            m_axi=Out(AxiRead(bus), "The address is there a cycle after its burst was taken."),
+            pending=Out(1, "An address is offered, or beats have not come."),
+            error=Out(1, "Pulse in the cycle after a beat with SLVERR or DECERR."),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from amaranth.hdl import Cat, Elaboratable, Module, Mux, ResetInserter, Signal, unsigned
 from amaranth.lib import data, fifo, stream, wiring
-from amaranth.lib.wiring import In, Out
 
 from rtl.dma.bus import Bus
 from rtl.dma.row_addresses import most_row_words
 from rtl.interface.command import DESCRIPTOR_BYTES
 from rtl.interface.config import Config, power_of_two
 from rtl.interface.registers import DMA_REGISTERS
+from rtl.primitives.members import In, Out, Unit
 
 KEPT = tuple(r.name for r in DMA_REGISTERS if r.writable and r.readable)
 ALIGNMENT = 64
@@ -26,33 +26,8 @@ def fifo_words(longest: int) -> int:
     return power_of_two(max(longest, FIFO_WORDS))
 
 
-class DmaRegisters(wiring.Component):
-    """Addresses and sizes, and the FIFOs of tokens and logits.
-
-    Members
-    -------
-    writes, data : In
-        A pulse for each writable register, by its name; what is written.
-    refused : Out
-        For each: a write in this cycle has no effect.
-    reads : In
-        Pulse: `logit` is read in this cycle.
-    value : Out
-        What each readable register shows.
-    busy : In, 1
-        An inference is under way: addresses and sizes stay as they are.
-    clear_tokens, clear_logits : In, 1
-        Empty the FIFO.
-    tokens : Out, stream of TOKEN
-    logits : In, stream of 32 bits
-    model_address, model_words, rows_address, row_words : Out
-        What the registers say, in words where it is a size.
-    wrong : Out, 1
-        They cannot be used: of rows an address or a size is no multiple of N bytes, of the stream
-        the size none of M and the address none of M, or of ALIGNMENT where M is more; one is above
-        the bus; the stream is shorter than a descriptor; a row has no words, or more than any
-        model's.
-    """
+class DmaRegisters(Unit):
+    """Addresses and sizes, and the FIFOs of tokens and logits."""
 
     def __init__(self, config: Config, bus: Bus) -> None:
         self.config, self.bus = config, bus
@@ -60,23 +35,38 @@ class DmaRegisters(wiring.Component):
         writable = [r.name for r in DMA_REGISTERS if r.writable]
         readable = [r.name for r in DMA_REGISTERS if r.readable]
         super().__init__(
-            {
-                "writes": In(wiring.Signature(dict.fromkeys(writable, Out(1)))),
-                "data": In(32),
-                "refused": Out(wiring.Signature(dict.fromkeys(writable, Out(1)))),
-                "reads": In(1),
-                "value": Out(wiring.Signature(dict.fromkeys(readable, Out(32)))),
-                "busy": In(1),
-                "clear_tokens": In(1),
-                "clear_logits": In(1),
-                "tokens": Out(stream.Signature(TOKEN)),
-                "logits": In(stream.Signature(unsigned(32))),
-                "model_address": Out(bus.address_bits),
-                "model_words": Out(32),
-                "rows_address": Out(bus.address_bits),
-                "row_words": Out(self.row_word_bits),
-                "wrong": Out(1),
-            }
+            writes=In(
+                wiring.Signature(dict.fromkeys(writable, Out(1))),
+                "A pulse for each writable register, by its name; what is written.",
+            ),
+            data=In(32, ...),
+            refused=Out(
+                wiring.Signature(dict.fromkeys(writable, Out(1))),
+                "For each: a write in this cycle has no effect.",
+            ),
+            reads=In(1, "Pulse: `logit` is read in this cycle."),
+            value=Out(
+                wiring.Signature(dict.fromkeys(readable, Out(32))),
+                "What each readable register shows.",
+            ),
+            busy=In(1, "An inference is under way: addresses and sizes stay as they are."),
+            clear_tokens=In(1, "Empty the FIFO."),
+            clear_logits=In(1, ...),
+            tokens=Out(stream.Signature(TOKEN)),
+            logits=In(stream.Signature(unsigned(32))),
+            model_address=Out(
+                bus.address_bits, "What the registers say, in words where it is a size."
+            ),
+            model_words=Out(32, ...),
+            rows_address=Out(bus.address_bits, ...),
+            row_words=Out(self.row_word_bits, ...),
+            wrong=Out(
+                1,
+                "They cannot be used: of rows an address or a size is no multiple of N bytes, of "
+                "the stream the size none of M and the address none of M, or of ALIGNMENT where M "
+                "is more; one is above the bus; the stream is shorter than a descriptor; a row has"
+                " no words, or more than any model's.",
+            ),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal, unsigned
-from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import stream
 
 from rtl.dma.bus import Bus, region
 from rtl.interface.config import Config, ceil_div
+from rtl.primitives.members import In, Out, Unit
 
 
 def most_row_words(config: Config) -> int:
@@ -15,19 +15,8 @@ def most_row_words(config: Config) -> int:
     return 2 * ceil_div(config.hidden, config.lanes)
 
 
-class RowAddresses(wiring.Component):
+class RowAddresses(Unit):
     """base + row * row bytes, two bits of the row's words a cycle: no multiplier.
-
-    Members
-    -------
-    i : In, stream of 32 bits
-        Row numbers.
-    base : In, bus.address_bits
-        Byte address of row 0.
-    row_words : In, range(most_row_words(config) + 1)
-    o : Out, stream of region
-        The row, `steps` + 1 cycles after its number was taken; the next number is taken in the
-        cycle after that in which the region was, or later.
 
     Attributes
     ----------
@@ -40,12 +29,14 @@ class RowAddresses(wiring.Component):
         self.word_bits = most_row_words(config).bit_length()
         self.steps = ceil_div(self.word_bits, 2)
         super().__init__(
-            {
-                "i": In(stream.Signature(unsigned(32))),
-                "base": In(bus.address_bits),
-                "row_words": In(self.word_bits),
-                "o": Out(stream.Signature(region(bus, self.word_bits))),
-            }
+            i=In(stream.Signature(unsigned(32)), "Row numbers."),
+            base=In(bus.address_bits, "Byte address of row 0."),
+            row_words=In(self.word_bits),
+            o=Out(
+                stream.Signature(region(bus, self.word_bits)),
+                "The row, `steps` + 1 cycles after its number was taken; the next number is taken "
+                "in the cycle after that in which the region was, or later.",
+            ),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal
-from amaranth.lib import fifo, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import fifo, stream
 
 from rtl.dma.bus import Beats, Bus, beat, per_beat
 from rtl.interface.word import row_word
+from rtl.primitives.members import In, Out, Unit
 
 
-class Words(wiring.Component):
+class Words(Unit):
     """A buffer of beats, and the words in them.
-
-    Members
-    -------
-    i : In, Beats
-        Only beats that were reserved.
-    reserve : In, range(bus.burst + 1)
-        Beats that are asked for in this cycle.
-    free : Out, range(bus.buffer + 1)
-        Beats that may be asked for: the buffer, without what was reserved and has not left.
-    o : Out, stream
-        Words, `last` with a region's last. A word is offered `latency` cycles after its last beat
-        came into an empty buffer. A word a cycle, or one every N / W where a beat is narrower.
 
     Parameters
     ----------
@@ -41,12 +29,20 @@ class Words(wiring.Component):
     def __init__(self, bus: Bus, lanes: int) -> None:
         self.bus, self.lanes = bus, lanes
         super().__init__(
-            {
-                "i": In(Beats(bus, lanes)),
-                "reserve": In(range(bus.burst + 1)),
-                "free": Out(range(bus.buffer + 1), init=bus.buffer),
-                "o": Out(stream.Signature(row_word(lanes))),
-            }
+            i=In(Beats(bus, lanes), "Only beats that were reserved."),
+            reserve=In(range(bus.burst + 1), "Beats that are asked for in this cycle."),
+            free=Out(
+                range(bus.buffer + 1),
+                "Beats that may be asked for: the buffer, without what was reserved and has not "
+                "left.",
+                init=bus.buffer,
+            ),
+            o=Out(
+                stream.Signature(row_word(lanes)),
+                "Words, `last` with a region's last. A word is offered `latency` cycles after its "
+                "last beat came into an empty buffer. A word a cycle, or one every N / W where a "
+                "beat is narrower.",
+            ),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

@@ -12,6 +12,7 @@ from amaranth.lib import stream, wiring
 
 from rtl.generate.hierarchy import Part
 from rtl.generate.identifiers import free
+from rtl.primitives.members import doc_of
 
 WIDTH = 100
 """Of a line of comment."""
@@ -145,34 +146,29 @@ def _about(part: Part) -> Iterator[str]:
 
 
 def _bundles(component: Any) -> Iterator[tuple[str, str]]:
-    """What each member of a component is: its docstring, and that of the member's signature."""
+    """What each member of a component is: what its signature and its declaration say."""
     if not isinstance(component, wiring.Component):
         return
-    described = _members(inspect.getdoc(type(component)) or "")
-    for name, member in component.signature.members.items():
-        names, text = described.get(name, (name, ""))
+    members = component.signature.members
+    for group in _groups(members):
+        first, text = members[group[0]], doc_of(members[group[0]])
         doc = ""
-        if member.is_signature:
-            bundle = member.signature
-            if isinstance(bundle, wiring.FlippedSignature):
-                bundle = bundle.flip()
-            kind = type(bundle)
-            doc = (inspect.getdoc(kind) or "").partition("\n")[0]
-            if isinstance(bundle, stream.Signature) or kind is wiring.Signature:
-                doc = ""
+        if first.is_signature:
+            bundle = first.signature
+            kind = type(bundle.flip() if isinstance(bundle, wiring.FlippedSignature) else bundle)
+            if not issubclass(kind, stream.Signature) and kind is not wiring.Signature:
+                doc = (inspect.getdoc(kind) or "").partition("\n")[0]
         if doc or text:
-            yield name, f"{name}: {doc} {text}".strip() if doc else f"{names}: {text}"
+            for name in group:
+                yield name, f"{', '.join(group)}: {doc} {text}".replace(":  ", ": ").strip()
 
 
-def _members(doc: str) -> dict[str, tuple[str, str]]:
-    """Of a docstring's section Members: the names of an entry and its text, by each name."""
-    found: dict[str, tuple[str, str]] = {}
-    for kind, text in zip(*[iter(_SECTION.split(doc)[1:])] * 2, strict=True):
-        if kind == "Members":
-            for entry in re.split(r"\n(?=\S)", text.strip("\n")):
-                head, _, body = entry.partition("\n")
-                names = head.partition(" : ")[0]
-                words = " ".join(body.split())
-                for name in names.split(","):
-                    found[name.strip()] = names, words
-    return found
+def _groups(members: Mapping[str, wiring.Member]) -> list[list[str]]:
+    """The names of the members, those of one text together."""
+    groups: list[list[str]] = []
+    for name, member in members.items():
+        if doc_of(member) is ...:
+            groups[-1].append(name)
+        else:
+            groups.append([name])
+    return groups

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 from cli.errors import UserError
 
 from golden.model import TOKENS_MAX
+from rtl.interface.mechanisms import MECHANISMS
 
 LANES = (4, 8, 16, 32, 64)
 WAYS = (1, 2, 4, 8)
 """Columns of a tile for each lane."""
-HEADS_MAX = 255
-PAIRS_MAX = 1024
 
 
 def ceil_div(x: int, y: int) -> int:
@@ -57,10 +57,6 @@ class Config:
         read them take two passes.
     bias_heads
         Heads whose position bias there is a memory for; 0: models have none.
-    windows
-        Layers may have attention windows; False: models have none.
-    rms_norm
-        Norms may be RMSNorms; False: all are LayerNorms.
     gated
         Feed-forward networks may be gated; False: none is.
     rotary_pairs
@@ -82,10 +78,10 @@ class Config:
     dsp_macs: int | None = None
     precise: bool = False
     bias_heads: int = 0
-    windows: bool = False
-    rms_norm: bool = False
     gated: bool = False
     rotary_pairs: int = 0
+    windows: ClassVar[bool] = True
+    rms_norm: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.lanes not in LANES:
@@ -111,14 +107,17 @@ class Config:
             raise UserError(
                 f"dsp_macs is {self.dsp_macs}: it must lie in 0..{self.macs}, lanes x columns"
             )
-        for name in ("precise", "windows", "rms_norm", "gated"):
-            value = getattr(self, name)
-            if not isinstance(value, bool):
-                raise UserError(f"{name} is {value!r}: choose one of False, True")
-        for name, maximum in (("bias_heads", HEADS_MAX), ("rotary_pairs", PAIRS_MAX)):
-            value = getattr(self, name)
-            if not 0 <= value <= maximum:
-                raise UserError(f"{name} is {value}: it must lie in 0..{maximum}")
+        for one in MECHANISMS:
+            value = getattr(self, one.name)
+            if not one.most and not isinstance(value, bool):
+                raise UserError(f"{one.name} is {value!r}: choose one of False, True")
+            if one.most and not 0 <= value <= one.most:
+                raise UserError(f"{one.name} is {value}: it must lie in 0..{one.most}")
+
+    @property
+    def widest(self) -> int:
+        """The longest sum of a LINEAR."""
+        return max(self.hidden, self.ffn)
 
     @property
     def ways(self) -> int:
@@ -201,18 +200,13 @@ class Config:
         return power_of_two(2 * self.row_tiles)
 
     @property
-    def has_apart(self) -> bool:
-        """Scores know how many row tiles their keys are from their queries, modulo those words."""
-        return bool(self.bias_heads) or self.windows
-
-    @property
     def weight_words(self) -> int:
         """Depth of one half of the weight double buffer, in each way.
 
         A weight tile has K words; a row tile of wide embedding rows has 4N words a column tile.
         """
         embedding = 4 * ceil_div(self.hidden, self.tile_columns) * self.lanes
-        return power_of_two(max(self.hidden, self.ffn, embedding))
+        return power_of_two(max(self.widest, embedding))
 
     @property
     def length_bits(self) -> int:
@@ -225,7 +219,7 @@ class Config:
 
         Of weights at most 127 and two passes no more: 128 * 127 + 127 / 2 a product, and 1.
         """
-        linear = max(self.hidden, self.ffn) << 14
+        linear = self.widest << 14
         context = self.tokens * 255 * 128
         return max(linear, context).bit_length() + 1
 

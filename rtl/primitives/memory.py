@@ -2,48 +2,41 @@
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Module, Shape, ShapeLike, Signal
-from amaranth.lib import memory, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.hdl import Module, ShapeLike, Signal
+from amaranth.lib import memory
 
-from rtl.primitives.parameters import check
+from rtl.primitives.members import Bundle, In, Out, Unit
 from rtl.primitives.pipeline import delay
 
 READ_LATENCY = 2
-MAX_WORDS = 1 << 24
 
 
-class ReadPort(wiring.Signature):
-    """Read port of a memory, from its reader.
-
-    Members
-    -------
-    address : Out
-        Looked at in every cycle.
-    data : In
-        The word at the address of `Memory.latency` cycles before.
-    """
+class ReadPort(Bundle):
+    """Read port of a memory, from its reader."""
 
     def __init__(self, address: ShapeLike, word: ShapeLike) -> None:
-        super().__init__({"address": Out(address), "data": In(word)})
+        super().__init__(
+            address=Out(address, "Looked at in every cycle."),
+            data=In(word, "The word at the address of `Memory.latency` cycles before."),
+        )
 
 
-class WritePort(wiring.Signature):
-    """Write port of a memory, from its writer.
-
-    Members
-    -------
-    en : Out, 1 or a bit a lane
-        data, or that lane of it, is written; addresses given from the next cycle on read it.
-    address, data : Out
-        Valid with en.
-    """
+class WritePort(Bundle):
+    """Write port of a memory, from its writer."""
 
     def __init__(self, address: ShapeLike, word: ShapeLike, lanes: int = 1) -> None:
-        super().__init__({"en": Out(lanes), "address": Out(address), "data": Out(word)})
+        super().__init__(
+            en=Out(
+                lanes,
+                "data, or that lane of it, is written; addresses given from the next cycle on read"
+                " it.",
+            ),
+            address=Out(address, "Valid with en."),
+            data=Out(word, ...),
+        )
 
 
-class Memory(wiring.Component):
+class Memory(Unit):
     """Simple dual-port memory: one read and one write a cycle.
 
     read.data is the word at read.address two cycles later: the block RAM, and a register between
@@ -56,36 +49,23 @@ class Memory(wiring.Component):
     shape
         Shape of a word.
     depth
-        Words, 1 to 2^24.
+        Words.
     by_lane
         Lanes that are written apart: shape is an array of so many. 1: words are written whole.
-
-    Members
-    -------
-    read : In, ReadPort(range(depth), shape)
-    write : In, WritePort(range(depth), shape, by_lane)
 
     Attributes
     ----------
     latency
         Cycles from read.address to read.data: 2.
-
-    Raises
-    ------
-    ValueError
-        depth is out of range.
     """
 
     latency = READ_LATENCY
 
     def __init__(self, shape: ShapeLike, depth: int, by_lane: int = 1) -> None:
-        self.depth = check("Memory", "depth", depth, 1, MAX_WORDS)
-        self.shape, self.by_lane = shape, by_lane
+        self.shape, self.depth, self.by_lane = shape, depth, by_lane
         super().__init__(
-            {
-                "read": In(ReadPort(range(depth), shape)),
-                "write": In(WritePort(range(depth), shape, by_lane)),
-            }
+            read=In(ReadPort(range(depth), shape)),
+            write=In(WritePort(range(depth), shape, by_lane)),
         )
 
     def elaborate(self, platform: object) -> Module:
@@ -104,7 +84,7 @@ class Memory(wiring.Component):
         return m
 
 
-class DistributedMemory(wiring.Component):
+class DistributedMemory(Unit):
     """A few words that are read in the cycle of their address: distributed RAM.
 
     A word written in cycle t is read from cycle t + 1 on. All words start as zero.
@@ -114,34 +94,21 @@ class DistributedMemory(wiring.Component):
     shape
         Shape of a word.
     depth
-        Words, 1 to 2^24.
-
-    Members
-    -------
-    read : In, ReadPort(range(depth), shape)
-    write : In, WritePort(range(depth), shape)
+        Words.
 
     Attributes
     ----------
     latency
         Cycles from read.address to read.data: 0.
-
-    Raises
-    ------
-    ValueError
-        depth is out of range.
     """
 
     latency = 0
 
     def __init__(self, shape: ShapeLike, depth: int) -> None:
-        self.depth = check("DistributedMemory", "depth", depth, 1, MAX_WORDS)
-        self.shape = shape
+        self.shape, self.depth = shape, depth
         super().__init__(
-            {
-                "read": In(ReadPort(range(depth), shape)),
-                "write": In(WritePort(range(depth), shape)),
-            }
+            read=In(ReadPort(range(depth), shape)),
+            write=In(WritePort(range(depth), shape)),
         )
 
     def elaborate(self, platform: object) -> Module:
@@ -164,7 +131,7 @@ class DistributedMemory(wiring.Component):
         return m
 
 
-class Rom(wiring.Component):
+class Rom(Unit):
     """Read-only table with one or two read ports; the two share one true dual-port block RAM.
 
     Parameters
@@ -176,41 +143,21 @@ class Rom(wiring.Component):
     ports
         1 or 2.
 
-    Members
-    -------
-    address0, address1 : In, range(len(init))
-    data0, data1 : Out, shape
-        The entry at the address of two cycles before. address1 and data1 exist with two ports.
-
     Attributes
     ----------
     latency
         Cycles from address to data: 2.
-
-    Raises
-    ------
-    ValueError
-        ports is out of range, or an entry does not fit the shape.
     """
 
     latency = READ_LATENCY
 
     def __init__(self, shape: ShapeLike, init: Sequence[int], ports: int = 1) -> None:
-        self.ports = check("Rom", "ports", ports, 1, 2)
-        check("Rom", "number of entries", len(init), 1, MAX_WORDS)
-        width, signed = Shape.cast(shape).width, Shape.cast(shape).signed
-        minimum, maximum = (
-            (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
-        )
-        self.shape = shape
-        self.init = [
-            check("Rom", f"entry {i}", int(entry), minimum, maximum) for i, entry in enumerate(init)
-        ]
+        self.shape, self.init, self.ports = shape, init, ports
         members = {}
         for port in range(ports):
             members[f"address{port}"] = In(range(len(init)))
-            members[f"data{port}"] = Out(shape)
-        super().__init__(members)
+            members[f"data{port}"] = Out(shape, "The entry at the address of two cycles before.")
+        super().__init__(**members)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

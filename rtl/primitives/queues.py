@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, ShapeLike, Signal
-from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import stream
+
+from rtl.primitives.members import In, Out, Unit
 
 
-class OneDeepQueue(wiring.Component):
+class OneDeepQueue(Unit):
     """A stream through one register, which is full or empty: a payload every two cycles at most.
 
     Parameters
     ----------
     shape
         Shape of the payload.
-
-    Members
-    -------
-    i : In, stream
-        Ready while the queue is empty.
-    o : Out, stream
-        Valid while it is full.
 
     Attributes
     ----------
@@ -35,7 +29,10 @@ class OneDeepQueue(wiring.Component):
 
     def __init__(self, shape: ShapeLike) -> None:
         self.shape = shape
-        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+        super().__init__(
+            i=In(stream.Signature(shape), "Ready while the queue is empty."),
+            o=Out(stream.Signature(shape), "Valid while it is full."),
+        )
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()

@@ -22,8 +22,9 @@ from quant.foreign.tokenizer import encode
 from quant.images import data as images
 from rtl.compile.fit import fitting_model
 from rtl.compile.program import Program, compile_model, embedding_table
-from rtl.dma.options import add_bus_options, bus_of
-from rtl.interface.config import HEADS_MAX, LANES, Config
+from rtl.dma.options import add_bus_sizes, bus_of
+from rtl.interface.config import LANES, Config
+from rtl.interface.mechanisms import HEADS_MAX
 from sim.cycles import batches, sweep
 from sim.cycles.dma import predict_dma
 from sim.cycles.model import predict
@@ -40,34 +41,50 @@ from sim.options import (
 )
 from sim.phases import CLOCK_MHZ, work
 
-DESCRIPTION = """\
+ALL = """
+Limits of the accelerator (longest sequence, widest layer) have no influence; they are chosen so
+that the model fits."""
+DESCRIPTION = f"""\
 Predict the cycles of an inference from a model's shape, without simulating it.
 
---lanes, --tokens, --stream-bytes and --batch take several values with commas between them: then
-each inference is a line of a table. With --play each also runs through the simulated Verilog; the
-exit status is 1 where a value differs from golden's or a counter from the prediction. With --batch
-it is texts a second: each text in an inference of its own, and in batches.
+--lanes, --tokens and --stream-bytes take several values with commas between them: then each
+inference is a line of a table. With --play each also runs through the simulated Verilog; the exit
+status is 1 where a value differs from golden's or a counter from the prediction.
 
 The prediction equals the register `cycles` of the simulated accelerator, and so do the cycles of
-each phase and the stalls by cause. Limits of the accelerator (longest sequence, widest layer) have
-no influence; they are chosen so that the model fits.
+each phase and the stalls by cause.{ALL}
 
-With --dma it is the accelerator that reads an image at address 0 itself. The memory takes an
-address at once; the beats of a burst come one a cycle from --row-latency cycles after it on. The
-tokens are those with the ids 0, 1, 2 ...: they matter only where rows are no whole bursts.
+Before the options may stand `texts`: texts a second, or `dma`: of the accelerator that reads its
+memory itself. Each has a --help of its own.
+"""
+OF_TEXTS = f"""\
+Predict texts a second: each text in an inference of its own, and in batches.
+
+--lanes, --tokens, --stream-bytes and --batch take several values with commas between them: each
+combination is a line. Texts are cut to --tokens.{ALL}
+"""
+OF_DMA = f"""\
+Predict the cycles of the accelerator that reads stream and rows from an image at address 0 itself.
+
+The memory takes an address at once; the beats of a burst come one a cycle from --row-latency cycles
+after it on. The tokens are those with the ids 0, 1, 2 ...: they matter only where rows are no whole
+bursts. --lanes and --tokens take several values with commas between them.{ALL}
 """
 EXAMPLES = """\
 examples:
   python -m sim.cycles
   python -m sim.cycles --quantized build/bert-tiny-imdb --lanes 16 --tokens 64
   python -m sim.cycles --stream-bytes 4 --row-latency 100 --whole-last-layer
-  python -m sim.cycles --json build/cycles.json
   python -m sim.cycles --lanes 8,16 --tokens 16,64,128 --play
   python -m sim.cycles --shape 12,768,3072 --lanes 32,64 --whole-last-layer
   python -m sim.cycles --shape 22,768,1152,rotary,gated,local --tokens 512 --lanes 16
-  python -m sim.cycles --batch 256 --data rotten-tomatoes --lanes 16 --stream-bytes 2,16
-  python -m sim.cycles --dma --data-bits 32 --row-latency 50
 """
+KINDS = {
+    "": (DESCRIPTION, EXAMPLES),
+    "texts": (OF_TEXTS, "examples:\n  python -m sim.cycles texts --lanes 16 --stream-bytes 2,16\n"),
+    "dma": (OF_DMA, "examples:\n  python -m sim.cycles dma --data-bits 32 --row-latency 50\n"),
+}
+BATCH = 256
 TEXTS = 1000
 TOKENS = 128
 SETTINGS = "columns", "whole_last_layer", "stream_ahead", "row_latency"
@@ -87,33 +104,38 @@ def _shape(text: str) -> str:
     return text
 
 
-def _parser() -> Parser:
-    result = Parser("sim.cycles", DESCRIPTION, EXAMPLES)
+def _parser(kind: str = "") -> Parser:
+    """Of `sim.cycles`, `sim.cycles texts` or `sim.cycles dma`."""
+    result, many = Parser(f"sim.cycles {kind}".strip(), *KINDS[kind]), listed(positive)
+    result.set_defaults(shape=None, stream_bytes=None, play=False, dma=kind == "dma")
     add_model_options(result)
-    what = (
-        "random integers of this shape in place of a model, heads of 64 channels: 12,768,3072 is "
-        "BERT-Base; ,bias adds MPNet's position bias, ,rotary,gated,local what ModernBERT has"
-    )
-    result.add_argument("--shape", type=_shape, metavar="LAYERS,HIDDEN,FFN", help=what)
+    if kind != "texts":
+        what = (
+            "random integers of this shape in place of a model, heads of 64 channels: 12,768,3072 "
+            "is BERT-Base; ,bias adds MPNet's bias, ,rotary,gated,local what ModernBERT has"
+        )
+        result.add_argument("--shape", type=_shape, metavar="LAYERS,HIDDEN,FFN", help=what)
     lanes: Any = {"type": listed(lane_number), "default": [DEFAULT_LANES], "metavar": "N"}
     what = f"some of {_listed(LANES)} (default: {DEFAULT_LANES})"
     result.add_argument("--lanes", help=what, **lanes)
     add_columns(result)
-    many = listed(positive)
     what = f"default: {TOKENS}, or an image's"
     result.add_argument("--tokens", type=many, metavar="L", help=what)
-    add_memory_options(result, stream_bytes=many, ahead=True)
-    what = (
-        "also simulate the Verilog on random tokens: every logit and every write must be golden's, "
-        "every counter as predicted"
-    )
-    result.add_argument("--play", action="store_true", help=what)
-    texts = result.add_argument_group("texts a second")
-    what = "cut texts to --tokens, play each alone and as many at once as TOKENS hold"
-    texts.add_argument("--batch", type=many, metavar="TOKENS", help=what)
-    texts.add_argument("--data", metavar="NAME", help="a corpus or file (default: imdb)")
-    texts.add_argument("--texts", type=positive, metavar="N", help=f"default: {TEXTS}")
-    add_bus_options(result)
+    add_memory_options(result, None if kind == "dma" else many, ahead=kind != "dma")
+    if not kind:
+        what = (
+            "also simulate the Verilog on random tokens: every logit and every write must be "
+            "golden's, every counter as predicted"
+        )
+        result.add_argument("--play", action="store_true", help=what)
+    if kind == "texts":
+        what = f"token memory that texts share, side by side (default: {BATCH})"
+        result.add_argument("--batch", type=many, default=[BATCH], metavar="TOKENS", help=what)
+        result.add_argument("--data", metavar="NAME", help="a corpus or file (default: imdb)")
+        number: Any = {"type": positive, "default": TEXTS, "metavar": "N"}
+        result.add_argument("--texts", help=f"default: {TEXTS:,}", **number)
+    if kind == "dma":
+        add_bus_sizes(result)
     add_json(result)
     return result
 
@@ -122,30 +144,11 @@ def _listed(values: Sequence[int]) -> str:
     return ", ".join(map(str, values))
 
 
-def _check(options: argparse.Namespace) -> None:
-    """Refuse options that do not go together."""
-    bus_of(options)
-    given = {name for name, value in vars(options).items() if value}
-    given -= {"stream_ahead"} if options.stream_ahead == 1 else set()
-    for one, others, why in (
-        ("dma", ("play", "batch"), "is for the accelerator without --dma"),
-        ("dma", ("stream_bytes", "stream_ahead"), "is of streams: --dma has --data-bits"),
-        ("shape", ("model", "quantized", "batch"), "needs a model, --shape is none"),
-        ("play", ("batch",), "predicts: `python -m sim.regress --batch` plays batches"),
-    ):
-        for name in others:
-            if {one, name} <= given:
-                raise UserError(f"--{name.replace('_', '-')} {why}: leave one away")
-    for name in ("data", "texts"):
-        if name in given and not options.batch:
-            raise UserError(f"--{name} is for --batch: give both or none")
-
-
-def _batches(options: argparse.Namespace) -> None:
+def _texts(options: argparse.Namespace) -> int:
     """Texts a second."""
     spec, its = which.of_options(options)
     data = options.data or images.usual(spec.inputs, DEFAULT_DATA)
-    texts = images.load(spec.inputs, data, task=spec.task)[: options.texts or TEXTS]
+    texts = images.load(spec.inputs, data, task=spec.task)[: options.texts]
     model, directory, fixed = shape_of(options)
     cut = [
         [len(encode(spec, its, t.content, t.pair, tokens).ids) for t in texts]
@@ -161,6 +164,7 @@ def _batches(options: argparse.Namespace) -> None:
     if options.json:
         inputs = {"model": str(directory), "data": data, "clock_mhz": CLOCK_MHZ}
         write_json(options.json, [inputs | each for each in found])
+    return Exit.OK
 
 
 def _lengths(options: argparse.Namespace, fixed: int = 0) -> list[int]:
@@ -214,10 +218,9 @@ def _case(
 
 
 def _run(options: argparse.Namespace) -> int:
-    _check(options)
-    if options.batch:
-        _batches(options)
-        return Exit.OK
+    if options.shape and (options.model or options.quantized):
+        given = "model" if options.model else "quantized"
+        raise UserError(f"--{given} needs a model, --shape is none: leave one away")
     model, name, lengths = _model(options)
     cases: list[Case] = []
     written: list[dict[str, object]] = []
@@ -240,7 +243,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run_command(lambda: _run(_parser().parse_args(arguments)))
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    kind = given.pop(0) if given and given[0] in KINDS else ""
+    run = _texts if kind == "texts" else _run
+    return run_command(lambda: run(_parser(kind).parse_args(given)))
 
 
 if __name__ == "__main__":

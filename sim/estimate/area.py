@@ -11,11 +11,11 @@ by least squares to the points that `sim.synth` has counted:
 
     FF   = N M (17 + 2 acc) + 9 N + 8 M + 7 + 72 N B + rest
     LUT4 = k N M acc + 79 (MACs without a multiplier) + N M acc P + 74 N B + rest
-    rest = a + b N + c N P + d (M - N) + e B + f W + g N G + h N R
+    rest = a + b N + c N P + d (M - N) + e B + f N G + g N R
 
 where acc is the width of an accumulator, and P is 1 with operands of 16 bits, whose accumulators
-begin anew from 0 or from the first pass; B is 1 with a position bias, W with windows, G with gates,
-R with rotary positions. k is that of square arrays.
+begin anew from 0 or from the first pass; B is 1 with a position bias, G with gates, R with rotary
+positions.
 The cost of wider addresses (more tokens, hidden and ffn) is left out. The stated error is that of
 points which the fit does not use.
 """
@@ -32,6 +32,8 @@ from rtl.interface.config import Config
 from sim.estimate.memories import memories
 from sim.estimate.points import POINTS, RESOURCES, Point
 
+LUTS_PER_BIT = 1.88
+"""k: LUT4 of a bit of an accumulator, operands of 16 bits aside, of arrays of 4 x 4 and 8 x 8."""
 MULTIPLIER_LUTS = 79
 """LUT4 of a MAC without a DSP, carry chains included: tests/sim/test_carry.py counts them."""
 BIAS_LUTS, BIAS_REGISTERS = 74, 72
@@ -47,16 +49,16 @@ def multipliers(config: Config) -> int:
 def _terms(config: Config) -> list[float]:
     """The factors of the rest, a linear function."""
     further = config.tile_columns - config.lanes
-    n, biased, windowed = config.lanes, int(config.bias_heads > 0), int(config.windows)
+    n, biased = config.lanes, int(config.bias_heads > 0)
     choices = n * config.gated, n * (config.rotary_pairs > 0)
-    return [1, n, n * config.precise, further, biased, windowed, *choices]
+    return [1, n, n * config.precise, further, biased, *choices]
 
 
-def _known(config: Config, luts_per_bit: float) -> dict[str, float]:
+def _known(config: Config) -> dict[str, float]:
     """LUT4 and FF of the array and around the memories."""
     macs, acc = config.macs, config.acc_bits
     in_luts = macs - multipliers(config)
-    array = (luts_per_bit + config.precise) * macs * acc + MULTIPLIER_LUTS * in_luts
+    array = (LUTS_PER_BIT + config.precise) * macs * acc + MULTIPLIER_LUTS * in_luts
     registers = macs * (17 + 2 * acc) + 9 * config.lanes + 8 * config.tile_columns + 7
     used, biased = memories(config), config.lanes * (config.bias_heads > 0)
     return {
@@ -67,15 +69,13 @@ def _known(config: Config, luts_per_bit: float) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Fit:
-    """The coefficients: LUT4 of the array per accumulator bit, and the rest by `_terms`."""
+    """The coefficients of the rest, by `_terms`."""
 
-    luts_per_bit: float
     rest: Mapping[str, np.ndarray]
 
     def of(self, config: Config) -> dict[str, int]:
         """The four resources of a configuration."""
-        known = _known(config, self.luts_per_bit)
-        terms = np.array(_terms(config))
+        known, terms = _known(config), np.array(_terms(config))
         per_lane = 5 + config.gated + 2 * (config.rotary_pairs > 0)
         luts, flip_flops = (known[name] + terms @ self.rest[name] for name in ("LUT4", "FF"))
         return {
@@ -89,16 +89,11 @@ class Fit:
 def fitted(measured: Sequence[Point]) -> Fit:
     """The least squares over these points, which must determine all coefficients."""
     terms = np.array([_terms(p.config) for p in measured], float)
-    square = [p for p in measured if p.config.ways == 1]
-    bits = np.array([p.config.macs * p.config.acc_bits for p in square], float)
-    wide = np.array([p.config.precise for p in square])
-    luts = np.array([p.array["LUT4"] for p in square]) - bits * wide
-    luts_per_bit = float(bits @ luts / (bits @ bits))
     rest = {}
     for name in ("LUT4", "FF"):
-        left = [p.resources[name] - _known(p.config, luts_per_bit)[name] for p in measured]
+        left = [p.resources[name] - _known(p.config)[name] for p in measured]
         rest[name] = np.linalg.lstsq(terms, np.array(left), rcond=None)[0]
-    return Fit(luts_per_bit, rest)
+    return Fit(rest)
 
 
 @cache

@@ -98,7 +98,7 @@ def memories(config: Config) -> tuple[Memory, ...]:
         Memory("X8", 8 * halves * n, config.x8_words, ways),
         Memory("banks Q, K, V, C", 8 * halves * n, config.bank_words, 4 * ways),
         Memory("weights", 8 * n, 2 * config.weight_words, ways),
-        Memory("scores", 16 * n + (n if config.windows else 1), buffers),
+        Memory("scores", 17 * n, buffers),
         Memory("p", 8 * n, buffers),
         *([bias] if config.bias_heads else []),
         *([Memory("rotary positions", 16 * n, turned)] if turned else []),

@@ -20,7 +20,7 @@ from sim.estimate import fits
 from sim.estimate.performance import example, performance
 from sim.report import table
 from sim.synth import osu018, xilinx7
-from sim.synth.ecp5 import ROWS, Cost, synthesise
+from sim.synth.ecp5 import Cost, synthesise
 from sim.synth.osu018 import SLOW, TARGET
 from sim.synth.place import PART, PARTS, PLACERS, ROUTERS, Timing
 
@@ -51,14 +51,13 @@ examples:
   python -m sim.synth softmax --lanes 8
   python -m sim.synth matmul --lanes 8 --no-route
   python -m sim.synth accelerator --lanes 4 --columns 16 --part LFE5U-45
-  python -m sim.synth accelerator --lanes 4 --parts --placements 3 --json build/synth4.json
+  python -m sim.synth accelerator --lanes 4 --placements 3 --json build/synth4.json
   python -m sim.synth accelerator --target xilinx7 --lanes 4 --tokens 128 --hidden 128 --ffn 512
   python -m sim.synth matmul --target osu018 --lanes 4
 """
 #: Options of the ECP5 alone, and their defaults; the standard cells have the first one, too.
 LIMITED: dict[str, object] = {
     "freq": 100.0,
-    "parts": False,
     "no_route": False,
     "part": PART,
     "seed": 1,
@@ -74,8 +73,8 @@ LAYERS = 2
 """Of the encoder whose throughput is told."""
 
 
-def describe(cost: Cost, part: fits.Part, parts: bool = False) -> str:
-    """The figures as a table, with the worst path below; `parts` adds a table of the unit's parts.
+def describe(cost: Cost, part: fits.Part) -> str:
+    """The figures as a table, with the worst path below.
 
     part: the FPGA of whose resources the shares are.
     """
@@ -92,9 +91,6 @@ def describe(cost: Cost, part: fits.Part, parts: bool = False) -> str:
         f"block RAMs, {folded.dsp_outputs} of DSPs, and the operands of {folded.dsp_inputs} DSPs; "
         f"{folded.copies} are copies, one a DSP",
     ]
-    if parts:
-        body = [[name, *used.values()] for name, used in cost.parts.items()]
-        lines += ["", table(["part", *ROWS], body)]
     by_seed: list[list[object]] = []
     for t in cost.timings:
         times = f"{t.fmax_mhz:.1f}", f"{t.logic_ns:.2f}", f"{t.routing_ns:.2f}"
@@ -169,7 +165,6 @@ def _parser() -> Parser:
     result.add_argument("--freq", type=float, metavar="MHZ", help=what)
     routed = result.add_argument_group(f"of {ECP5} alone")
     flag: Any = {"action": "store_true", "default": None}
-    routed.add_argument("--parts", help="also figures of parts", **flag)
     routed.add_argument("--no-route", help="count resources only", **flag)
     routed.add_argument("--part", choices=PARTS, help=f"default: {PART}")
     add_seed(routed, "the first placement", default=1)
@@ -230,7 +225,7 @@ def _ecp5(
         **{name: getattr(options, name) for name in PLACING},
     )
     part, speed = fits.PARTS[options.part], None
-    told = describe(cost, part, options.parts)
+    told = describe(cost, part)
     if cost.median is not None and design.name == "accelerator":
         speed = throughput(config, cost.median.fmax_mhz, cost.resources["DSP"])
         told += f"\n{describe_throughput(speed)}"

@@ -20,7 +20,6 @@ from sim.design import Design
 from sim.estimate import fits
 from sim.synth import passes, tools
 from sim.synth.fold import FLIP_FLOP, Folded
-from sim.synth.parts import cells_by_part
 from sim.synth.place import PART, Timing, place_and_route
 from sim.synth.tools import SynthesisError, run_yosys
 
@@ -50,7 +49,6 @@ class Cost:
     unit: str
     configuration: dict[str, object]
     resources: dict[str, int]
-    parts: dict[str, dict[str, int]]
     absorbed: int
     folded: Folded
     timings: list[Timing]
@@ -126,11 +124,8 @@ def _synthesise(design: Design, folder: Path) -> dict[str, object]:
     registers = {cell: x for cell, x in module["cells"].items() if x["type"] == FLIP_FLOP}
     luts, folded = passes.improve(module)
     cells = module["cells"] | registers  # also those that have been moved
-    parts = cells_by_part(design.verilog, f"{name}.v", cells)
-    counts = {part: _count(parts[part]) for part in sorted(parts)}
     return {
         "resources": _count(Counter(cell["type"] for cell in cells.values())),
-        "parts": {part: count for part, count in counts.items() if any(count.values())},
         "absorbed": luts,
         "folded": dataclasses.asdict(folded),
     }

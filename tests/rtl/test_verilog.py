@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from amaranth.hdl import Module, Mux, ResetInserter, Signal, signed
 from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
 
 from rtl.control.axi import Registers
 from rtl.control.tile_queue import TileQueue
@@ -22,6 +21,7 @@ from rtl.generate.identifiers import WORDS, free, plain
 from rtl.generate.sheet import Generated, file_list, generated
 from rtl.generate.verilog import by_module, convert, instances, netlist
 from rtl.interface.config import Config
+from rtl.primitives.members import In, Out, Unit
 from tests.tiers import quick
 
 TINY = {"tokens": 8, "hidden": 8, "ffn": 8, "labels": 2}
@@ -129,20 +129,12 @@ def made_softmax() -> wiring.Component:
 Pair = data.StructLayout({"low": signed(3), "all": data.ArrayLayout(2, 2), "end": 1})
 
 
-class Half(wiring.Component):
-    """A half of `Whole`.
-
-    Members
-    -------
-    pair : In, Pair
-        What is held.
-    o : Out, Pair
-        pair of the cycle before.
-    """
+class Half(Unit):
+    """A half of `Whole`."""
 
     def __init__(self, reset: int) -> None:
         self.reset = reset
-        super().__init__({"pair": In(Pair), "o": Out(Pair)})
+        super().__init__(pair=In(Pair, "What is held."), o=Out(Pair))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -152,11 +144,11 @@ class Half(wiring.Component):
         return m
 
 
-class Whole(wiring.Component):
+class Whole(Unit):
     """Three halves, of which two are alike; one has a reset of its own."""
 
     def __init__(self) -> None:
-        super().__init__({"i": In(Pair), "choice": In(2), "o": Out(Pair), "sum": Out(signed(4))})
+        super().__init__(i=In(Pair), choice=In(2), o=Out(Pair), sum=Out(signed(4)))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -101,7 +101,7 @@ def test_a_changed_design_is_built_again(accumulator):
 
 def test_a_bench_reads_the_sheet_of_its_design(accumulator):
     """Also where an older build has the same Verilog."""
-    for sheet in ("{}", '{"windows": false}'):
+    for sheet in ("{}", '{"lanes": 4}'):
         with built(replace(accumulator(), sheet=sheet), "icarus", variant="sheet") as folder:
             assert (folder / "unit.json").read_text() == sheet
 

@@ -54,7 +54,7 @@ def test_sums_of_a_long_text() -> None:
     run(model, ids, trace=trace)
     assert len(np.unique(trace["layer.0.scores"])) > 2
     assert trace["layer.0.sum"].min() < 1 << 20 < trace["layer.0.sum"].max()
-    config = Config(lanes=8, tokens=8192, hidden=8, ffn=8, labels=2, windows=True)
+    config = Config(lanes=8, tokens=8192, hidden=8, ffn=8, labels=2)
     program = compile_model(model, config)
     loaded = Loaded(program, embedding_table(model, 8))
     (result,) = played(config, [loaded.inference(ids, trace=True)])

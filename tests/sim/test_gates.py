@@ -112,7 +112,7 @@ def test_the_accelerator_is_small_unless_a_limit_is_given() -> None:
     assert config("softmax") == Config(lanes=8)
     assert config("accelerator").tokens == 24
     assert config("accelerator", "--lanes", "4").lanes == 4
-    assert config("accelerator", "--gated", "--rms-norm", "--rotary-pairs", "8").tokens == 24
+    assert config("accelerator", "--gated", "--rotary-pairs", "8").tokens == 24
     assert config("accelerator", "--hidden", "64") == Config(lanes=8, hidden=64)
 
 

@@ -54,27 +54,6 @@ def test_nonsense_is_one_line(
     assert message in refusal(run.main, arguments, capsys)
 
 
-@pytest.mark.slow
-def test_attention(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first layer of two."""
-    report = tmp_path / "report.json"
-    arguments = [*FEW, "--unit", "attention", "--review", "A film that I will not forget, ever."]
-    assert run.main([*arguments, "--json", str(report)]) == 0
-    figures = json.loads(report.read_text())
-    names = ["layer.0.q", "layer.0.k", "layer.0.v", "layer.0.attend"]
-    assert [phase["name"] for phase in figures["phases"]] == names
-    assert all(phase["cycles"] for phase in figures["phases"])
-    compared = figures["compared"]
-    assert (compared["layer.0.context"], compared["layer.0.p"]) == (4 * 128, 2 * 4 * 4)
-    assert not any("layer.1" in name for name in compared)
-    assert not any(figures["mismatches"].values())
-    captured = capsys.readouterr()
-    assert "utilisation" in captured.out
-    # A line for each stage that takes long, for the log of a run that is killed.
-    assert captured.err.count("simulating accelerator (4) with verilator\n") == 1
-    assert not list((tmp_path / "runs").iterdir())
-
-
 def test_unit_on_its_vectors(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     arguments = ["--unit", "softmax", "--lanes", "4", "--simulator", "icarus"]

@@ -108,7 +108,7 @@ def test_words_behind_a_shape(tmp_path: Path) -> None:
 def test_with_dma_a_row_a_length(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--quantized", folder, "--lanes", "4", "--dma", "--row-latency", "40"]
+    options = ["dma", "--quantized", folder, "--lanes", "4", "--row-latency", "40"]
     rows = found(tmp_path / "out.json", *options, "--tokens", "4,8")
     lines = capsys.readouterr().out.splitlines()[2:]
     for row, line, length in zip(rows, lines, (4, 8)):
@@ -184,7 +184,17 @@ def test_the_whole_last_layer_and_a_buffer() -> None:
 
 def test_texts_a_second(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The shipped model on five sentences: their lengths, and a row a batch and rate."""
-    options = ["--data", "rotten-tomatoes", "--texts", "5", "--lanes", "8", "--tokens", "30"]
+    options = [
+        "texts",
+        "--data",
+        "rotten-tomatoes",
+        "--texts",
+        "5",
+        "--lanes",
+        "8",
+        "--tokens",
+        "30",
+    ]
     lists = ["--batch", "64,128", "--stream-bytes", "1,8"]
     classifier = QuantizedModel.load(ensure(), None)
     rows = found(tmp_path / "out.json", *options, *lists)
@@ -211,7 +221,7 @@ def test_texts_a_second_need_no_calibration(
     monkeypatch.setattr("sim.options.ensure", lambda *_: pytest.fail("calibrated"))
     model, data = tiny.write(tmp_path / "model"), tmp_path / "texts.txt"
     data.write_text("good film\nbad\n")
-    options = ["--batch", "16", "--model", str(model), "--tokens", "8", "--data"]
+    options = ["texts", "--batch", "16", "--model", str(model), "--tokens", "8", "--data"]
     (row,) = found(tmp_path / "out.json", *options, data)
     assert (row["texts"], row["tokens"]) == (2, 7)
     assert command.main([*options, "gone.csv"]) == 2
@@ -237,16 +247,14 @@ def test_bert_base(tmp_path: Path) -> None:
         ("--shape 12,768", "'12,768' is no shape: give layers, hidden size and feed-forward"),
         ("--shape 2,16,32,gate", "'2,16,32,gate' is no shape: give layers, hidden size and feed"),
         ("--shape 2,16,32 --model models/bert-tiny-imdb", "--model needs a model, --shape is none"),
-        ("--shape 2,16,32 --batch 64", "--batch needs a model, --shape is none"),
         ("--shape 2,16,0", "0 is out of range"),
-        ("--play --dma", "--play is for the accelerator without --dma"),
-        ("--batch 64 --dma", "--batch is for the accelerator without --dma"),
-        ("--stream-ahead 9 --dma", "--stream-ahead is of streams: --dma has --data-bits"),
-        ("--batch 64 --data-bits 32", "--data-bits is for the accelerator with --dma"),
-        ("--batch 64 --play", "--batch predicts: `python -m sim.regress --batch` plays batches"),
-        ("--texts 5", "--texts is for --batch: give both or none"),
-        ("--data imdb", "--data is for --batch: give both or none"),
-        ("--batch 64 --data nowhere.csv", "nowhere.csv"),
+        ("dma --play", "unrecognized arguments: --play"),
+        ("dma --stream-ahead 9", "unrecognized arguments: --stream-ahead 9"),
+        ("dma --burst 3", "burst is 3"),
+        ("texts --shape 2,16,32", "unrecognized arguments: --shape 2,16,32"),
+        ("texts --texts 0", "0 is out of range"),
+        ("text --lanes 4", "unrecognized arguments: text"),
+        ("texts --data nowhere.csv", "nowhere.csv"),
         ("--tokens 513", "--tokens is 513: the model takes 1..512"),
     ],
 )

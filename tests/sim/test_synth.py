@@ -103,7 +103,6 @@ def test_figures_of_a_16_bit_accumulator(accumulator, tmp_path):
     cost = ecp5.synthesise(accumulator())
     # 16 bits of sum: 16 flip-flops, 8 carry cells of two LUTs each.
     assert cost.resources == {"LUT4": 16, "FF": 16, "DSP": 0, "block RAM": 0}
-    assert cost.parts == {"part": cost.resources}
     assert cost.folded.flip_flops == 0
     (timing,) = cost.timings
     assert cost.median == cost.worst == timing
@@ -290,7 +289,7 @@ def test_what_no_part_has_room_for_is_not_placed(resource, used, said, unrouted,
     monkeypatch.setattr(tools, "run_tool", None)
     counts = unrouted.resources | {resource: used}
     moved = {"absorbed": unrouted.absorbed, "folded": dataclasses.asdict(unrouted.folded)}
-    found = {"resources": counts, "parts": {}} | moved
+    found = {"resources": counts} | moved
     monkeypatch.setattr(ecp5, "_synthesise", lambda design, folder: found)
     design = described(Accumulator(), "accumulator", Config(lanes=4))
     with pytest.raises(tools.SynthesisError, match=said):

@@ -96,7 +96,6 @@ def test_an_unknown_target(capsys: pytest.CaptureFixture[str]) -> None:
                 ["--placer", "heap"],
                 ["--router", "router1"],
                 ["--patience", "60"],
-                ["--parts"],
             )
         ),
         ("osu018", ["--placements", "2"], "ecp5"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rtl.compile.edit import Edit
-from rtl.compile.fit import has_gates
+from rtl.interface.mechanisms import needs
 from rtl.interface.operation import Error
 from sim.design import described
 from sim.machine.inference import Action, Event, Packets
@@ -115,7 +115,7 @@ QUICK = "the request of this cycle is not awaited"
 
 #: What is played on an accelerator of its own that has each option.
 EVERY: dict[str, Any] = {
-    **dict.fromkeys(("precise", "windows", "rms_norm", "gated"), True),
+    **dict.fromkeys(("precise", "gated"), True),
     "bias_heads": 2,
     "rotary_pairs": 8,
 }
@@ -141,14 +141,11 @@ def test_no_case_fails(
 ) -> None:
     limits = config(lanes, columns, **choices)
     windowed = [layer.window for s in subjects(limits) for layer in s.model.layers]
-    assert any(windowed) == limits.windows
-    assert any(s.model.precise for s in subjects(limits)) == limits.precise
+    assert any(windowed)
     norms = [norm.rms for s in subjects(limits) for _, norm in s.model.norms()]
-    assert any(norms) == limits.rms_norm
-    assert any(map(has_gates, (s.model for s in subjects(limits)))) == limits.gated
-    assert any(s.model.rotary for s in subjects(limits)) == bool(limits.rotary_pairs)
-    biased = [s for s in subjects(limits) if s.model.position_bias is not None]
-    assert bool(biased) == bool(limits.bias_heads)
+    assert any(norms)
+    needed = needs(*(s.model for s in subjects(limits)))
+    assert all(bool(value) == bool(getattr(limits, name)) for name, value in needed.items())
     found = list(play({limits: program(limits)}, 1, {limits: range(cases)}))
     assert {outcome.kind for outcome in found} == set(KINDS)
     assert [(command.reproducer(1, o), o.wrong) for o in found if o.wrong] == []
@@ -213,8 +210,8 @@ def test_one_case_is_played_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert plain == "python -m verify.fuzz --seed 1 --lanes 4 --case 7"
     assert wide == "python -m verify.fuzz --seed 1 --lanes 4 --columns 8 --case 7"
     assert whole == (
-        "python -m verify.fuzz --seed 1 --lanes 4 --precise --bias-heads 2 --windows --rms-norm "
-        "--gated --rotary-pairs 8 --case 7"
+        "python -m verify.fuzz --seed 1 --lanes 4 --precise --bias-heads 2 --gated "
+        "--rotary-pairs 8 --case 7"
     )
     assert command.main(whole.split()[3:]) == 0
     assert "1 case in " in capsys.readouterr().out

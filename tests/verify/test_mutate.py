@@ -120,12 +120,12 @@ def test_what_changes_no_output_is_silent() -> None:
 
 
 def test_units_are_built_with_the_options_of_the_hardware() -> None:
-    given = "accelerator --precise --bias-heads 2 --windows --rms-norm --gated --rotary-pairs 8"
+    given = "accelerator --precise --bias-heads 2 --windows --gated --rotary-pairs 8"
     options = command._parser().parse_args(given.split())
     found = bench.configuration("accelerator", 4, **mechanisms_of(options))
     assert found == Config(
-        lanes=4, tokens=24, hidden=10, ffn=16, labels=4, precise=True, bias_heads=2, windows=True,
-        rms_norm=True, gated=True, rotary_pairs=8,
+        lanes=4, tokens=24, hidden=10, ffn=16, labels=4, precise=True, bias_heads=2, gated=True,
+        rotary_pairs=8,
     )  # fmt: skip
     none = mechanisms_of(command._parser().parse_args(["position_bias"]))
     assert bench.configuration("position_bias", 4, **none).bias_heads == 3

@@ -30,8 +30,8 @@ def manner(rng: Random, run: Run) -> Run:
 
 def built(seed: int, limits: Config, number: int) -> Case:
     """Case `number` of a seed; cases do not depend on each other."""
-    chosen = {"x": limits.columns, "b": limits.bias_heads, "w": limits.windows}
-    chosen |= {"r": limits.rms_norm, "g": limits.gated, "p": limits.rotary_pairs}
+    chosen = {"x": limits.columns, "b": limits.bias_heads}
+    chosen |= {"g": limits.gated, "p": limits.rotary_pairs}
     choices = "".join(f"{name}{'' if x is True else x}" for name, x in chosen.items() if x)
     rng = Random(f"{seed} {limits.lanes}{choices} {number}")
     kind = TURNS[number % len(TURNS)]
