@@ -5,7 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, ResetInserter, Shape, Signal, Value
 from amaranth.lib.wiring import connect, flipped
 
-from rtl.control.axi import AxiStream, Register, Registers
+from rtl.control.axi import AxiStream, Registers
 from rtl.control.control import Control
 from rtl.control.embedding import Embedding
 from rtl.control.rows import RowBorder
@@ -16,6 +16,7 @@ from rtl.engine import Engine
 from rtl.interface.command import MAGIC, VERSION
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
+from rtl.interface.registers import Register
 from rtl.interface.trace import Stall, Trace
 from rtl.primitives.members import In, Out, Unit, copied
 from rtl.primitives.memory import DistributedMemory, Memory

@@ -11,9 +11,10 @@ from amaranth.lib.wiring import connect, flipped
 from rtl.accelerator import Accelerator
 from rtl.dma.bus import AxiRead, Bus
 from rtl.dma.fetch import Fetch
-from rtl.dma.registers import DMA_REGISTERS, DmaRegisters
+from rtl.dma.registers import DmaRegisters
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
+from rtl.interface.registers import DMA_REGISTERS
 from rtl.interface.trace import Trace
 from rtl.primitives.members import Out, Unit, copied
 
