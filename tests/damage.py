@@ -43,14 +43,6 @@ def with_pieces(part: str, *pieces: tuple[str, str]) -> str:
     return changed(path.read_text(), *pieces, of=path)
 
 
-def faulty(part: str, *pieces: tuple[str, str]) -> ModuleType:
-    """The module of a part with its pieces replaced, beside the sound one."""
-    path, source = source_of(part), with_pieces(part, *pieces)
-    module = ModuleType(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    exec(compile(source, path, "exec", dont_inherit=True), vars(module))
-    return module
-
-
 @contextmanager
 def replaced(part: str, *pieces: tuple[str, str]) -> Iterator[ModuleType]:
     """The same in place of the sound one: in the block rtl/ is imported anew and uses it."""

@@ -16,7 +16,6 @@ from tb.generate.folder import MARK, bench_of, write_bench
 from tb.scenarios import SMALL_LIMITS
 from tests.sim.test_lint import slang_says, verilator_says
 from tests.tb.plain import counted, edited, failed, faulty, passed, play, replay
-from tests.tiers import quick
 
 QUICK = "more columns"
 KINDS = {
@@ -56,13 +55,9 @@ def dma_benches(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return written
 
 
-@pytest.mark.parametrize(
-    ("kind", "simulator"),
-    [
-        *quick(((kind, "icarus") for kind in KINDS), 0),
-        *(pytest.param(k, "verilator", marks=pytest.mark.slow) for k in KINDS),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_sound_and_with_a_fault(kind: str, simulator: str, dma_benches: Made) -> None:
     folder = dma_benches(kind)
     compared = passed(play(folder, simulator))
@@ -88,12 +83,7 @@ def test_a_bench_without_trace_ports(tmp_path: Path) -> None:
 
 BENCH, PARTS = "bench/accelerator_dma_bench.sv", "bench/parts.sv"
 FAULTS = [
-    (
-        BENCH,
-        ".araddr(m_axi_araddr)",
-        ".araddr(m_axi_araddr ^ 32'd1)",
-        "a burst in cycle .* allowed",
-    ),
+    (BENCH, ".araddr(m_axi_araddr)", ".araddr(m_axi_araddr ^ 32'd1)", "burst in cycle .* allowed"),
     (BENCH, ".arlen(m_axi_arlen)", ".arlen(8'd8)", "a burst in cycle .* allowed: .*, 9 beats"),
     (BENCH, ".arsize(m_axi_arsize)", ".arsize(3'd3)", "a burst in cycle .* that is not allowed"),
     (BENCH, ".arburst(m_axi_arburst)", ".arburst(2'd0)", "a burst in cycle .* that is not allowed"),
@@ -112,7 +102,7 @@ FAULTS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("file", "old", "new", "says"), quick(FAULTS))
+@pytest.mark.parametrize(("file", "old", "new", "says"), FAULTS)
 def test_what_else_can_be_wrong(
     file: str, old: str, new: str, says: str, dma_benches: Made, tmp_path: Path
 ) -> None:

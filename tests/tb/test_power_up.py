@@ -68,13 +68,8 @@ def test_no_register_of_the_accelerator_keeps_its_value() -> None:
     assert len(re.findall(r"^  localparam .* TABLE = ", verilog, re.MULTILINE)) == 3
 
 
-@pytest.mark.parametrize(
-    "simulator",
-    [
-        pytest.param("icarus", marks=pytest.mark.slow),
-        pytest.param("verilator", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
 def test_a_missing_reset_is_seen(simulator: str) -> None:
     """Of the embedding's words on their way, which the sound Verilog has begin with 0."""
     fault = ("pending = Signal(16)", "pending = Signal(16, reset_less=True)")
