@@ -136,7 +136,6 @@ enum {
 };
 
 enum {
-    B2RTL_CORE_BYTES = 0x100, /* from the registers of one core to those of the next */
     B2RTL_IMAGE_HEADER_BYTES = 128,
     B2RTL_IMAGE_ALIGNMENT = 64 /* of its address: right for every bus and every number of lanes */
 };

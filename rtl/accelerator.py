@@ -199,8 +199,7 @@ class Accelerator(Unit):
             (self.s_axis_rows.tready, self.s_axis_rows),
         )
         waits = [ready & ~source.tvalid for ready, source in inputs]
-        if self.config.ways > 1:  # the loader may be ready for a word's last part alone
-            waits.append(engine.awaits)
+        waits.append(engine.awaits)
         moved = [ready & source.tvalid for ready, source in inputs]
         for sink in (self.m_axis_request, self.m_axis_logits):
             waits.append(sink.tvalid & ~sink.tready)

@@ -10,10 +10,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import connect, flipped
 
 from rtl.accelerator import Accelerator
-from rtl.dma.bus import AxiRead, Bus, one_core
+from rtl.dma.bus import AxiRead, Bus
 from rtl.dma.fetch import Fetch
 from rtl.dma.registers import DMA_REGISTERS, DmaRegisters
-from rtl.dma.share import ReadArbiter, RegisterSplit
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from rtl.interface.trace import Trace, trace
@@ -125,50 +124,3 @@ class AcceleratorDma(Unit):
         with m.Elif(fetch.error):
             m.d.comb += inner.fault.eq(Error.BUS)
         return m
-
-
-class AcceleratorsDma(wiring.Component):
-    """`bus.cores` accelerators, each with registers, tokens, logits and an interrupt of its own.
-
-    They share the memory and nothing else: one that fails, is aborted or waits leaves the others as
-    they are. How fast each is depends on what the memory gives to all.
-
-    Members
-    -------
-    s_axi : In, AxiLite
-        The registers of core k lie from k * 256 on; beyond the last core is DECERR.
-    m_axi : Out, AxiRead
-        ARID is the number of the core.
-    interrupt : Out
-        A line for each core, bit k of core k.
-    """
-
-    def __init__(self, config: Config, bus: Bus) -> None:
-        self.config, self.bus = config, bus
-        self.split = RegisterSplit(bus.cores)
-        super().__init__(
-            {
-                "s_axi": self.split.signature.members["s_axi"],
-                "m_axi": Out(AxiRead(bus)),
-                "interrupt": Out(bus.cores),
-            }
-        )
-
-    def elaborate(self, platform: object) -> Elaboratable:
-        m = Module()
-        m.submodules.split = self.split
-        m.submodules.arbiter = arbiter = ReadArbiter(self.bus)
-        connect(m, flipped(self.s_axi), self.split.s_axi)
-        connect(m, arbiter.m_axi, flipped(self.m_axi))
-        for number in range(self.bus.cores):
-            core = AcceleratorDma(self.config, one_core(self.bus))
-            m.submodules[f"core{number}"] = core
-            connect(m, self.split.cores[number], core.s_axi)
-            connect(m, core.m_axi, arbiter.cores[number])
-            m.d.comb += self.interrupt[number].eq(core.interrupt)
-        return m
-
-
-def with_dma(config: Config, bus: Bus) -> AcceleratorDma | AcceleratorsDma:
-    """The accelerator with DMA, or as many as share the bus."""
-    return (AcceleratorDma if bus.cores == 1 else AcceleratorsDma)(config, bus)

@@ -6,7 +6,7 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-from amaranth.hdl import Array, Cat, Const, Elaboratable, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Array, Cat, Elaboratable, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import connect, flipped
 
@@ -82,7 +82,7 @@ class Engine(Unit):
         self.issuer = Issuer(config)
         self.matmul = MatMul(config)
         self.epilogue = Epilogue(config, ahead)
-        self.softmax = Softmax(n, config.tokens, config.places, windows=config.windows)
+        self.softmax = Softmax(n, config.tokens, config.places)
         self.position_bias = (
             PositionBias(
                 n,
@@ -90,7 +90,6 @@ class Engine(Unit):
                 config.row_tiles,
                 tokens=config.tokens,
                 places=config.places,
-                windows=config.windows,
             )
             if config.bias_heads
             else None
@@ -118,10 +117,10 @@ class Engine(Unit):
                 ReadPort(address_bits(config), word),
                 "Reads the banks while the engine is quiet; with several ways this one.",
             ),
-            **({"bank_way": In(range(config.ways), ...)} if config.ways > 1 else {}),
+            bank_way=In(range(config.ways), ...),
             context=Out(Region(config)),
             limit=Out(Limit(config)),
-            **({"awaits": Out(1, "See `Loader`.")} if config.ways > 1 else {}),
+            awaits=Out(1, "See `Loader`.", there=config.ways > 1),
             error=Out(Error, "See `Loader`; LIMIT too where the sequencer has left the banks."),
             finished=Out(1, "The stream has ended well and everything is written."),
             activity=Out(Activity()),
@@ -171,8 +170,7 @@ class Engine(Unit):
         connect(m, loader.operation, sequencer.i)
         connect(m, loader.parameter, epilogue.parameter)
         connect(m, loader.table, epilogue.table)
-        if self.config.rotary_pairs:
-            connect(m, loader.rotary, epilogue.rotary)
+        connect(m, loader.rotary, epilogue.rotary)
         connect(m, sequencer.o, tiles.i)
         connect(m, tiles.o, issuer.i)
         connect(m, sequencer.score_multiplier, epilogue.score_multiplier)
@@ -180,8 +178,7 @@ class Engine(Unit):
         connect(m, issuer.tile, epilogue.tile)
         connect(m, issuer.release, loader.release)
         connect(m, epilogue.parameter_release, loader.parameter_release)
-        if self.config.windows:
-            connect(m, sequencer.window, epilogue.window)
+        connect(m, sequencer.window, epilogue.window)
         scores = epilogue.score
         if self.position_bias is not None:
             scores = self._biased(m, self.position_bias)
@@ -198,7 +195,7 @@ class Engine(Unit):
             epilogue.column.eq(matmul.o),
             sequencer.quiet.eq(issuer.quiet),
             self.row_tile_done.eq(epilogue.row_tile_done),
-            *([self.awaits.eq(loader.awaits)] if self.config.ways > 1 else []),
+            self.awaits.eq(loader.awaits),
             self.error.eq(loader.error),
             self.finished.eq(loader.end & sequencer.idle & sequencer.quiet),
             self.trace.bank_en.eq(reduce(or_, epilogue.bank.en)),
@@ -308,7 +305,7 @@ class Engine(Unit):
         a_number = delay(m, a_bank, early, "a_bank")
         b_number = delay(m, b_bank, early, "b_bank")
         asked = register(m, a_number, "asked_bank")
-        asked_way = delay(m, self.bank_way, Memory.latency, "asked_way") if config.ways > 1 else 0
+        asked_way = delay(m, self.bank_way, Memory.latency, "asked_way")
         with m.Switch(asked):
             for number, words in enumerate(banks):
                 with m.Case(number):
@@ -323,7 +320,7 @@ class Engine(Unit):
         gate, early = self.epilogue.gate, Memory.latency - 1
         bank_bits = (self.config.bank_words - 1).bit_length()
         bank = delay(m, gate.address[bank_bits:][:2], early, "gate_bank")
-        way = delay(m, gate.way, early, "gate_way") if self.config.ways > 1 else Const(0)
+        way = delay(m, gate.way, early, "gate_way")
         words = []
         for number, of_bank in enumerate(banks.words):
             for place, word in enumerate(of_bank):
@@ -351,15 +348,14 @@ class Engine(Unit):
         b_source = delay(m, issuer.o.b, early, "b_source")
         index = delay(m, issuer.o.index, early, "index")
         place, carried = one_hot(index, self.sequencer.factor)
-        a_way = delay(m, issuer.o.a_way, early, "a_way") if self.config.ways > 1 else None
+        a_way = delay(m, issuer.o.a_way, early, "a_way")
         # (word, whether operand A is it), and of operand B (words of the ways, whether it is they)
         a_words: list[tuple[data.View, Value]] = []
         b_words: list[tuple[list[data.View], Value]] = []
 
         def from_a(words: list[data.View], here: Value, name: str) -> None:
             for way, (word, way_name) in enumerate(zip(words, self._ways(name), strict=True)):
-                mine = here if a_way is None else here & (a_way == way)
-                a_words.append((word, register(m, mine, f"a_{way_name}")))
+                a_words.append((word, register(m, here & (a_way == way), f"a_{way_name}")))
 
         def from_b(words: list[data.View], here: Value, name: str) -> None:
             b_words.append((words, register(m, here, f"b_{name}")))
@@ -376,10 +372,8 @@ class Engine(Unit):
             in_b = (b_source == Operand.BANK) & (banks.b == number)
             from_a(words, in_a, f"bank_{number}")
             from_b(words, in_b, f"bank_{number}")
-        low = None
-        if self.config.precise:
-            low = register(m, delay(m, issuer.o.low, early, "low"), "of_low")
-            m.d.comb += matmul.joined.eq(delay(m, issuer.o.joined, OPERAND, "joined"))
+        low = register(m, delay(m, issuer.o.low, early, "low"), "of_low")
+        m.d.comb += matmul.joined.eq(delay(m, issuer.o.joined, OPERAND, "joined"))
 
         def of_lane(word: data.View, lane: int) -> Value:
             """An operand's byte: of a wide one the half that the pass is of."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
-from amaranth.lib.wiring import In
 
 from rtl.control.walkers import Length, Walker, minimum, padded
 from rtl.interface.command import Opcode
@@ -12,6 +11,7 @@ from rtl.interface.config import Config
 from rtl.interface.operation import fields
 from rtl.interface.ports.tiles import WindowSides
 from rtl.interface.tile import Epilogue, Operand
+from rtl.primitives.members import In
 from rtl.primitives.pipeline import unreset
 
 
@@ -25,21 +25,14 @@ class AttendWalker(Walker):
     sequence that begins in row tile r skips the first r mod c words of its first tile. A tile of C
     has c words of N channels in the same way, of which it skips those of the head before.
 
-    Parameters
-    ----------
-    config
-        With windows S(i) and C(i) have the row tiles of keys from i - ceil(before / N) to
-        i + ceil(after / N) alone, and the first of them is key 0 of the softmax. With FIRST_TILE
-        S goes on to the last row tile of the sequence, behind which the next one begins.
+    S(i) and C(i) have the row tiles of keys from i - ceil(before / N) to i + ceil(after / N) alone,
+    and the first of them is key 0 of the softmax. With FIRST_TILE S goes on to the last row tile of
+    the sequence, behind which the next one begins.
     """
 
     def __init__(self, config: Config) -> None:
-        sides = (
-            {"window": In(WindowSides(config.tokens), "With windows; from `begin` on.")}
-            if config.windows
-            else {}
-        )
-        super().__init__(config, **sides)
+        window = In(WindowSides(config.tokens), "From `begin` on.")
+        super().__init__(config, window=window)
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
@@ -51,10 +44,9 @@ class AttendWalker(Walker):
         self._place = data.StructLayout(
             {
                 "offset": unsigned(self.width),  # of row tile and head, in Q and the context
-                **({"way": range(self.config.ways)} if self.config.ways > 1 else {}),
-                "tokens": range(self.config.tokens + 1),  # of the sequence; of the keys of S
-                # With windows: the row tile of the sequence whose keys are the first of S.
-                **({"low": range(self.config.row_tiles)} if self.config.windows else {}),
+                "way": range(self.config.ways),
+                "tokens": range(self.config.tokens + 1),  # of the keys of S
+                "low": range(self.config.row_tiles),  # row tile of the sequence with the first
                 "next_row": row_tile,  # row tile in which the next sequence begins
                 "head_ends": unsigned(1),  # the last row tile of its head
                 "ends": unsigned(1),  # ... and of its sequence
@@ -93,257 +85,237 @@ class AttendWalker(Walker):
         self, m: Module, turn: Value, taken: Value, half: Signal
     ) -> tuple[data.View, Value, Value]:
         """In its turn, the tile of S over a key tile; (its place, its last, the very last)."""
-        n, config, tile, attend = self.config.lanes, self.config, self.o.payload, self._attend
+        config, tile, attend = self.config, self.o.payload, self._attend
         columns, ways, way_bits = config.tile_columns, config.ways, config.way_bits
-        one_row = self.operation.flags.first_tile
-        tokens = unreset(range(config.tokens + 1))  # of the sequence
-        walked = unreset(tokens.shape()) if config.windows else tokens  # of the row tile's keys
-        following = unreset(range(config.row_tiles + 1))  # the sequence after it
-        row, rows = unreset(config.row_tiles.bit_length()), unreset(config.row_tiles.bit_length())
-        head_ends, end = Signal(), Signal(name="key_end")  # the row tile's, the key tile's
-        heads_left = unreset(8)  # with this one
-        # Of the row tile and of the head's first one: without the bank, and the address in Q.
-        offset, head_offset = unreset(self.width), unreset(self.width)
-        query, head_query = unreset(self.width), unreset(self.width)
-        first_row = unreset(row.shape())  # where the sequence begins
-        key = unreset(range(config.tokens + columns))
-        key_row = unreset(row.shape())  # with several ways the group of row tiles
-        key_first = Signal()  # with several ways
-        # With windows the first row tile of the keys; else where the sequence begins.
-        low = unreset(range(config.row_tiles)) if config.windows else Const(0)
-        low_row = (first_row + low)[: len(row)] if config.windows else first_row
-        # With a position bias: the head. Row tile of the key tile less that of the queries.
-        head, apart = unreset(range(config.bias_heads)), unreset(range(config.bias_head_words))
-        way = Signal(range(ways))  # of the row tile
-        # Behind the key tile, and behind the sequence's first one: offset, and address in Q and K.
-        # With windows behind the furthest that was taken.
-        # With several ways those of the key tile itself: the next sequence may begin in a later way
-        # at the same address.
-        behind, first_behind = (
-            [unreset(self.width, f"{name}_{of}") for of in ("offset", "query", "keys")]
-            for name in ("behind", "first_behind")
-        )
-        if config.windows:
-            first_behind = []
-        keys, head_keys = unreset(self.width), unreset(self.width)  # and the head's first key tile
-        keys_left = unreset(range(config.tokens + 1 + columns - n))
-        head_last = Signal()
-        ends = head_ends & head_last
+        tokens, row_tile = range(config.tokens + 1), config.row_tiles.bit_length()
+        following = unreset(range(config.row_tiles + 1))  # the sequence after this one
+        # The sequence, and where it begins.
+        self._tokens, self._rows = unreset(tokens, "tokens"), unreset(row_tile, "rows")
+        self._first_row = unreset(row_tile, "first_row")
+        # The head, its offset and its addresses in Q and K, and how many heads are left with it.
+        self._head, self._heads_left = unreset(range(config.bias_heads), "head"), unreset(8)
+        self._head_last = Signal(name="head_last")
+        self._head_starts = [
+            unreset(self.width, f"head_{name}") for name in ("offset", "query", "keys")
+        ]
+        # The row tile of queries, its offset without the bank and its address in Q.
+        self._row, self._head_ends = unreset(row_tile, "row"), Signal(name="head_ends")
+        self._offset, self._query = unreset(self.width, "offset"), unreset(self.width, "query")
+        self._way = Signal(range(ways), name="way")
+        # Its keys begin in the row tile `low`: their number, address of the first, row tiles and
+        # tokens of the sequence from there on; `low` moves after `room` more row tiles of queries.
+        self._low, self._walked = unreset(range(config.row_tiles), "low"), unreset(tokens, "walked")
+        self._low_keys = unreset(self.width, "low_keys")
+        self._span = unreset(range(2 * config.row_tiles + 2), "span")
+        self._rest = unreset(tokens, "rest")
+        self._room = unreset(range((config.tokens + config.lanes - 1) // config.lanes + 1), "room")
+        # The key tile: first key, row tile or with several ways the group of them, address, and how
+        # many row tiles it is behind the queries.
+        self._key = unreset(range(config.tokens + columns), "key")
+        self._key_row, self._keys = unreset(row_tile, "key_row"), unreset(self.width, "keys")
+        self._keys_left = unreset(range(config.tokens + 1 + columns - config.lanes), "keys_left")
+        self._end, self._key_first = Signal(name="key_end"), Signal(name="key_first")
+        self._apart = unreset(range(config.bias_head_words), "apart")
+
+        low_row = (self._first_row + self._low)[:row_tile]
+        ends = self._head_ends & self._head_last
         with m.If(turn):
             m.d.comb += [
                 tile.a.eq(Operand.BANK),
-                tile.a_address.eq(query),
+                tile.a_address.eq(self._query),
+                tile.a_way.eq(self._way),
                 tile.b.eq(Operand.BANK),
-                tile.b_address.eq(keys),
+                tile.b_address.eq(self._keys),
                 tile.length.eq(attend.head_size),
                 tile.tag.epilogue.eq(Epilogue.SCORE),
-                tile.tag.address.eq(key),
-                tile.tag.row.eq(key_row),
-                tile.tag.columns.eq(minimum(columns, keys_left)),
-                tile.tag.score_first.eq(key == 0 if ways == 1 else key_first),
-                tile.tag.score_last.eq(end),
+                tile.tag.address.eq(self._key),
+                tile.tag.row.eq(self._key_row),
+                tile.tag.columns.eq(minimum(columns, self._keys_left)),
+                tile.tag.skipped.eq(Mux(self._key_first, low_row[:way_bits], 0)),
+                tile.tag.score_first.eq(self._key == 0 if ways == 1 else self._key_first),
+                tile.tag.score_last.eq(self._end),
                 tile.tag.softmax_buffer.eq(half),
+                tile.tag.head.eq(self._head),
+                tile.tag.apart.eq(self._apart),
             ]
-            if config.bias_heads:
-                m.d.comb += tile.tag.head.eq(head)
-            if config.has_apart:
-                m.d.comb += tile.tag.apart.eq(apart)
-            self.show_areas(m, (attend.query, query, tile.length), (attend.key, keys, tile.length))
-            if ways > 1:
-                m.d.comb += [
-                    tile.a_way.eq(way),
-                    tile.tag.skipped.eq(Mux(key_first, low_row[:way_bits], 0)),
-                ]
-        next_row = Signal.like(row)
-        m.d.comb += next_row.eq(key_row + 1 if ways == 1 else first_row + rows)
-        sequence_ends = turn & taken & end & ends
+            self.show_areas(
+                m,
+                (attend.query, self._query, tile.length),
+                (attend.key, self._keys, tile.length),
+            )
+        next_row = Signal(row_tile)
+        m.d.comb += next_row.eq(self._key_row + 1 if ways == 1 else self._first_row + self._rows)
+        row_tile_ends = turn & taken & self._end
+        sequence_ends = row_tile_ends & ends
         coming = self.look_up(m, following, self.begin, sequence_ends)
-
-        reached, unseen = behind, unreset(row.shape())
-        if config.windows:
-            fresh = key_row == unseen
-            reached = [(last + Mux(fresh, attend.stride, 0))[: self.width] for last in behind]
-
-        # Where a sequence begins, and one stride further; chosen before it is known whether.
-        bases = (0, self.bank_word(attend.query), self.bank_word(attend.key))
-        starts, furthers = (
-            [Signal(self.width, name=f"{name}_{number}") for number in range(3)]
-            for name in ("start", "further")
-        )
-        for start, further, base, last in zip(starts, furthers, bases, reached, strict=True):
-            if ways == 1:
-                m.d.comb += [
-                    start.eq(Mux(self.begin, base, last)),
-                    further.eq(start + attend.stride),
-                ]
-            else:
-                begun = Mux(next_row[:way_bits] == 0, further, last)
-                m.d.comb += [
-                    start.eq(Mux(self.begin, base, begun)),
-                    further.eq(last + attend.stride),
-                ]
-
-        new = Signal(Length(config))
-        m.d.comb += new.eq(Mux(self.begin, self.first, coming))
-        with m.If(self.begin | sequence_ends):
-            # The next sequence begins behind the last key tile of this one.
-            start_row = Signal.like(row)
-            with m.If(~self.begin):
-                m.d.comb += start_row.eq(next_row)
-            of_first, of_key, skipped = furthers, start_row, Const(0)
-            if ways > 1:
-                of_first, of_key = starts, start_row[way_bits:]
-                skipped = padded(start_row[:way_bits], n)
-                m.d.sync += [key_first.eq(1), way.eq(start_row)]
-            m.d.sync += [
-                tokens.eq(new.tokens),
-                keys_left.eq(new.tokens + skipped if ways > 1 else new.tokens),
-                end.eq(new.single if ways == 1 else new.row_tiles + start_row[:way_bits] <= ways),
-                rows.eq(new.row_tiles),
-                head_ends.eq(one_row | new.single),
-                head_last.eq(attend.heads == 1),
-                heads_left.eq(attend.heads),
-                row.eq(0),
-                key.eq(0 if ways == 1 else -skipped),
-                first_row.eq(start_row),
-                key_row.eq(of_key),
-                *(s.eq(starts[0]) for s in (offset, head_offset)),
-                *(s.eq(starts[1]) for s in (query, head_query)),
-                *(s.eq(starts[2]) for s in (keys, head_keys)),
-                *(s.eq(first) for s, first in zip(behind, of_first, strict=True)),
-                *(s.eq(x) for s, x in zip(first_behind, of_first)),
-            ]
-            if config.bias_heads:
-                m.d.sync += [head.eq(0), apart.eq(-start_row[:way_bits])]
-        with m.Elif(turn & taken & end):
-            stride, all_keys = attend.stride, tokens
-            of_key, skipped = first_row, Const(0)
-            if ways > 1:
-                of_key, skipped = first_row[way_bits:], padded(first_row[:way_bits], n)
-                all_keys = tokens + skipped
-                stride = Mux(way == ways - 1, stride, 0)
-                m.d.sync += [
-                    key_first.eq(1),
-                    way.eq(Mux(head_ends, first_row, way + 1)),
-                ]
-            m.d.sync += [
-                key.eq(0 if ways == 1 else -skipped),
-                key_row.eq(of_key),
-                *(s.eq(first) for s, first in zip(behind, first_behind)),
-                keys_left.eq(all_keys),
-                end.eq(all_keys <= columns),
-            ]
-            if config.bias_heads:
-                begun = -first_row[:way_bits]
-                m.d.sync += [
-                    head.eq(head + head_ends),
-                    apart.eq(Mux(head_ends, begun, begun - 1 - row)),
-                ]
-            with m.If(head_ends):
-                m.d.sync += [
-                    row.eq(0),
-                    head_ends.eq(one_row | (rows == 1)),
-                    heads_left.eq(heads_left - 1),
-                    head_last.eq(heads_left == 2),
-                    *(s.eq(head_offset + attend.head_size) for s in (offset, head_offset)),
-                    *(s.eq(head_query + attend.head_size) for s in (query, head_query)),
-                    *(s.eq(head_keys + attend.head_size) for s in (keys, head_keys)),
-                ]
-            with m.Else():
-                m.d.sync += [
-                    row.eq(row + 1),
-                    head_ends.eq(row + 2 == rows),
-                    offset.eq(offset + stride),
-                    query.eq(query + stride),
-                    keys.eq(head_keys),
-                ]
+        begins = self.begin | sequence_ends
+        new, start_row = Signal(Length(config)), Signal(row_tile)
+        m.d.comb += [
+            new.eq(Mux(self.begin, self.first, coming)),
+            start_row.eq(Mux(self.begin, 0, next_row)),
+        ]
+        starts = self._starts(m, begins, turn & taken, start_row, next_row)
+        with m.If(begins):
+            self._next_sequence(m, new, start_row, starts)
+        with m.Elif(row_tile_ends):
+            self._next_row_tile(m)
+        with m.If(begins | row_tile_ends):
+            self._first_key_tile(m, begins, low_row, (new.tokens, start_row, starts[2]))
         with m.Elif(turn & taken):
             m.d.sync += [
-                key.eq(key + columns),
-                key_row.eq(next_row if ways == 1 else key_row + 1),
-                *(s.eq(further) for s, further in zip(behind, furthers, strict=True)),
-                keys.eq(keys + attend.stride),
-                keys_left.eq(keys_left - columns),
-                end.eq(keys_left <= 2 * columns),
+                self._key.eq(self._key + columns),
+                self._key_row.eq(self._key_row + 1),
+                self._key_first.eq(0),
+                self._keys.eq(self._keys + attend.stride),
+                self._keys_left.eq(self._keys_left - columns),
+                self._end.eq(self._keys_left <= 2 * columns),
+                self._apart.eq(self._apart + ways),
             ]
-            if ways > 1:
-                m.d.sync += key_first.eq(0)
-            if config.has_apart:
-                m.d.sync += apart.eq(apart + ways)
-        if config.windows:
-            begins = self.begin | sequence_ends
-            start_row = Mux(self.begin, 0, next_row)
-            # Before the first row tile of the queries, behind it, and how many of keys it has.
-            before = (self.window.before + n - 1) >> n.bit_length() - 1
-            after = (self.window.after + n - 1) >> n.bit_length() - 1
-            least = Mux(one_row, config.row_tiles, after) + 1
-            room = unreset(before.shape())  # queries may come so far until `low` moves
-            span = unreset(range(2 * config.row_tiles + 2))  # row tiles from `low` on, at most
-            rest = unreset(tokens.shape())  # tokens from `low` on
-            low_keys = unreset(self.width)  # address of `low`
-            moves = ~head_ends & (room == 0)
-            stride = Mux(moves, attend.stride, 0)
-            if ways > 1:
-                stride = Mux(low_row[:way_bits] == ways - 1, stride, 0)
-            # Of the next row tile of queries.
-            new_low, new_span, new_rest = (Signal.like(x) for x in (low, span, rest))
-            new_row, new_keys = Signal.like(row), Signal.like(keys)
-            with m.If(begins):
-                m.d.comb += [
-                    new_span.eq(least),
-                    new_rest.eq(new.tokens),
-                    new_row.eq(start_row),
-                    new_keys.eq(starts[2]),
-                ]
-            with m.Elif(head_ends):
-                m.d.comb += [
-                    new_span.eq(least),
-                    new_rest.eq(tokens),
-                    new_row.eq(first_row),
-                    new_keys.eq(head_keys + attend.head_size),
-                ]
-            with m.Else():
-                m.d.comb += [
-                    new_low.eq(low + moves),
-                    new_span.eq(span + ~moves),
-                    new_rest.eq(rest - Mux(moves, n, 0)),
-                    new_row.eq(low_row + moves),
-                    new_keys.eq(low_keys + stride),
-                ]
-            reach, skipped = padded(new_span, n), padded(new_row[:way_bits], n)
-            count = Mux(new_rest < reach, new_rest, reach)
-            with m.If(begins | (turn & taken & end)):
-                m.d.sync += [
-                    low.eq(new_low),
-                    span.eq(new_span),
-                    rest.eq(new_rest),
-                    low_keys.eq(new_keys),
-                    room.eq(Mux(begins | head_ends, before, room - ~moves)),
-                    walked.eq(count),
-                    key.eq(-skipped),
-                    key_row.eq(new_row[way_bits:]),
-                    keys.eq(new_keys),
-                    keys_left.eq(count + skipped),
-                    end.eq(count + skipped <= columns),
-                    apart.eq(least - new_span - new_row[:way_bits]),
-                ]
-            with m.If(begins):
-                m.d.sync += unseen.eq(start_row[way_bits:] + (ways > 1))
-                m.d.sync += [s.eq(x) for s, x in zip(behind, starts)]
-            with m.Elif(turn & taken):
-                m.d.sync += unseen.eq(unseen + fresh)
-                m.d.sync += [s.eq(x) for s, x in zip(behind, reached)]
         place = Signal(self._place)
         m.d.comb += [
-            place.offset.eq(offset),
-            *([place.way.eq(way)] if ways > 1 else []),
-            place.tokens.eq(walked),
-            *([place.low.eq(low)] if config.windows else []),
+            place.offset.eq(self._offset),
+            place.way.eq(self._way),
+            place.tokens.eq(self._walked),
+            place.low.eq(self._low),
             place.next_row.eq(next_row),
-            place.head_ends.eq(head_ends),
+            place.head_ends.eq(self._head_ends),
             place.ends.eq(ends),
         ]
-        return place, end, ends & (following == self.batch.sequences)
+        return place, self._end, ends & (following == self.batch.sequences)
+
+    def _starts(
+        self, m: Module, begins: Value, moves: Value, start_row: Value, next_row: Value
+    ) -> list[Signal]:
+        """Where the next sequence begins, behind the furthest key tile: offset, and in Q and K.
+
+        With several ways what is furthest is the group of the key tile itself: the next sequence
+        may begin in a later way at the same address.
+        """
+        attend, way_bits, several = self._attend, self.config.way_bits, self.config.ways > 1
+        unseen = unreset(start_row.shape())  # the row tile, or group, that is the next furthest
+        fresh = self._key_row == unseen
+        query, keys = self.bank_word(attend.query), self.bank_word(attend.key)
+        starts = []
+        for number, (name, base) in enumerate((("offset", 0), ("query", query), ("keys", keys))):
+            behind = unreset(self.width, f"behind_{name}")
+            start = Signal(self.width, name=f"start_{number}")
+            reached = (behind + Mux(fresh, attend.stride, 0))[: self.width]
+            further = (reached + attend.stride)[: self.width]
+            following = Mux(next_row[:way_bits] == 0, further, reached) if several else reached
+            m.d.comb += start.eq(Mux(self.begin, base, following))
+            with m.If(begins):
+                m.d.sync += behind.eq(start)
+            with m.Elif(moves):
+                m.d.sync += behind.eq(reached)
+            starts.append(start)
+        with m.If(begins):
+            m.d.sync += unseen.eq(start_row[way_bits:] + several)
+        with m.Elif(moves):
+            m.d.sync += unseen.eq(unseen + fresh)
+        return starts
+
+    def _next_sequence(
+        self, m: Module, new: data.View, start_row: Value, starts: list[Signal]
+    ) -> None:
+        """The first row tile of queries of a sequence."""
+        attend = self._attend
+        m.d.sync += [
+            self._tokens.eq(new.tokens),
+            self._rows.eq(new.row_tiles),
+            self._first_row.eq(start_row),
+            self._head.eq(0),
+            self._head_last.eq(attend.heads == 1),
+            self._heads_left.eq(attend.heads),
+            *(at.eq(start) for at, start in zip(self._head_starts, starts, strict=True)),
+            self._row.eq(0),
+            self._head_ends.eq(self.operation.flags.first_tile | new.single),
+            self._way.eq(start_row),
+            self._offset.eq(starts[0]),
+            self._query.eq(starts[1]),
+        ]
+
+    def _next_row_tile(self, m: Module) -> None:
+        """The next row tile of queries: behind a head's last one the first of the next head."""
+        attend, one_row = self._attend, self.operation.flags.first_tile
+        stride = Mux(self._way == self.config.ways - 1, attend.stride, 0)
+        starts = [start + attend.head_size for start in self._head_starts]
+        with m.If(self._head_ends):
+            m.d.sync += [
+                self._head.eq(self._head + 1),
+                self._head_last.eq(self._heads_left == 2),
+                self._heads_left.eq(self._heads_left - 1),
+                *(at.eq(start) for at, start in zip(self._head_starts, starts, strict=True)),
+                self._row.eq(0),
+                self._head_ends.eq(one_row | (self._rows == 1)),
+                self._way.eq(self._first_row),
+                self._offset.eq(starts[0]),
+                self._query.eq(starts[1]),
+            ]
+        with m.Else():
+            m.d.sync += [
+                self._row.eq(self._row + 1),
+                self._head_ends.eq(self._row + 2 == self._rows),
+                self._way.eq(self._way + 1),
+                self._offset.eq(self._offset + stride),
+                self._query.eq(self._query + stride),
+            ]
+
+    def _first_key_tile(
+        self, m: Module, begins: Value, low_row: Value, sequence: tuple[Value, Value, Value]
+    ) -> None:
+        """The keys of the next row tile of queries, and the first tile over them.
+
+        sequence
+            With `begins`: its tokens, row tile and address in K.
+        """
+        n, config, attend = self.config.lanes, self.config, self._attend
+        way_bits, ways = config.way_bits, config.ways
+        before = (self.window.before + n - 1) >> n.bit_length() - 1
+        after = (self.window.after + n - 1) >> n.bit_length() - 1
+        least = Mux(self.operation.flags.first_tile, config.row_tiles, after) + 1
+        moves = ~self._head_ends & (self._room == 0)
+        stride = Mux(moves & (low_row[:way_bits] == ways - 1), attend.stride, 0)
+        low, span, rest = (
+            Signal.like(x, name=f"new_{x.name}") for x in (self._low, self._span, self._rest)
+        )
+        row, keys = Signal(low_row.shape(), name="new_row"), Signal(self.width, name="new_keys")
+        with m.If(begins):
+            m.d.comb += [
+                span.eq(least),
+                *(x.eq(value) for x, value in zip((rest, row, keys), sequence, strict=True)),
+            ]
+        with m.Elif(self._head_ends):
+            m.d.comb += [
+                span.eq(least),
+                rest.eq(self._tokens),
+                row.eq(self._first_row),
+                keys.eq(self._head_starts[2] + attend.head_size),
+            ]
+        with m.Else():
+            m.d.comb += [
+                low.eq(self._low + moves),
+                span.eq(self._span + ~moves),
+                rest.eq(self._rest - Mux(moves, n, 0)),
+                row.eq(low_row + moves),
+                keys.eq(self._low_keys + stride),
+            ]
+        reach, skipped = padded(span, n), padded(row[:way_bits], n)
+        count = Mux(rest < reach, rest, reach)
+        m.d.sync += [
+            self._low.eq(low),
+            self._span.eq(span),
+            self._rest.eq(rest),
+            self._low_keys.eq(keys),
+            self._room.eq(Mux(begins | self._head_ends, before, self._room - ~moves)),
+            self._walked.eq(count),
+            self._key.eq(-skipped),
+            self._key_row.eq(row[way_bits:]),
+            self._key_first.eq(1),
+            self._keys.eq(keys),
+            self._keys_left.eq(count + skipped),
+            self._end.eq(count + skipped <= config.tile_columns),
+            self._apart.eq(least - span - row[:way_bits]),
+        ]
 
     def _context(
         self,
@@ -374,7 +346,8 @@ class AttendWalker(Walker):
         # V of the head's column tiles lies one after the other, a word a place.
         next_value = value + padded(self.batch.row_tiles, n)
         result = unreset(self.width)
-        first = value + padded(at.low, n) if self.config.windows else value  # key's word
+        first = value + padded(at.low, n)  # key's word
+        before = padded(skipped, n)
         with m.If(turn):
             m.d.comb += [
                 tile.a.eq(Operand.P),
@@ -386,32 +359,25 @@ class AttendWalker(Walker):
                 tile.tag.address.eq(result),
                 tile.tag.columns.eq(minimum(columns, channels_left)),
                 tile.tag.softmax_buffer.eq(half),
+                tile.tag.skipped.eq(skipped),
+                tile.tag.way.eq(at.way),
             ]
-            written = (result, tile.tag.columns)
-            if ways > 1:
-                before = padded(skipped, n)
-                written = (result + before, tile.tag.columns - before)
-                m.d.comb += [
-                    skipped.eq(Mux(first_tile, head_way, 0)),
-                    tile.tag.skipped.eq(skipped),
-                    tile.tag.way.eq(at.way),
-                ]
+            written = (result + before, tile.tag.columns - before)
             self.show_areas(m, (attend.value, first, tile.length), (attend.context, *written))
         words = (attend.head_size + n - 1) >> n.bit_length() - 1
-        next_channels, next_result = attend.head_size, following.offset
-        if ways > 1:
-            m.d.comb += [
-                after_head.eq(head_way + words),
-                next_way.eq(Mux(at.ends, 0, Mux(at.head_ends, after_head, head_way))),
-            ]
-            next_channels = attend.head_size + padded(next_way, n)
-            next_result = following.offset - padded(next_way, n)
-            with m.If(self.begin):
-                m.d.sync += [head_way.eq(0), first_tile.eq(1)]
-            with m.Elif(turn & taken):
-                m.d.sync += first_tile.eq(end)
-                with m.If(end):
-                    m.d.sync += head_way.eq(next_way)
+        m.d.comb += [
+            skipped.eq(Mux(first_tile, head_way, 0)),
+            after_head.eq(head_way + words),
+            next_way.eq(Mux(at.ends, 0, Mux(at.head_ends, after_head, head_way))),
+        ]
+        next_channels = attend.head_size + padded(next_way, n)
+        next_result = following.offset - padded(next_way, n)
+        with m.If(self.begin):
+            m.d.sync += [head_way.eq(0), first_tile.eq(1)]
+        with m.Elif(turn & taken):
+            m.d.sync += first_tile.eq(end)
+            with m.If(end):
+                m.d.sync += head_way.eq(next_way)
         with m.If(self.begin):
             m.d.sync += [
                 value.eq(self.bank_word(attend.value)),
@@ -441,7 +407,7 @@ class AttendWalker(Walker):
                 begins = self.bank_word(attend.value) + behind
                 m.d.sync += [value.eq(begins), head_value.eq(begins)]
             with m.Elif(at.head_ends):
-                head = next_value if ways == 1 else Mux(after_head == 0, next_value, value)
+                head = Mux(after_head == 0, next_value, value)
                 m.d.sync += [value.eq(head), head_value.eq(head)]
             with m.Else():
                 m.d.sync += value.eq(head_value)

@@ -78,9 +78,7 @@ class Issuer(Unit):
         m.d.comb += gap.eq(Mux(self.o.last, drained, gap_left))
         m.d.sync += gap_left.eq(Mux(gap == 0, 0, gap - 1))
 
-        drains_early = (more == 0) & (operands <= gap)
-        if precise:
-            drains_early &= ~tile.low
+        drains_early = (more == 0) & (operands <= gap) & ~tile.low.any()
 
         softmax_ready = Signal(2)
         loaded = self.weights_ready.bit_select(tile.tag.weight_buffer, 1)
@@ -124,13 +122,12 @@ class Issuer(Unit):
                 release.eq(tile.release),
                 self.o.a.eq(tile.a),
                 self.o.a_address.eq(tile.a_address),
+                self.o.a_way.eq(tile.a_way),
+                self.o.low.eq(tile.low),
+                self.o.joined.eq(tile.joined),
                 self.tile.tag.eq(tile.tag),
                 self.activity.operation.eq(tile.operation),
             ]
-            if self.config.ways > 1:
-                m.d.sync += self.o.a_way.eq(tile.a_way)
-            if precise:
-                m.d.sync += [self.o.low.eq(tile.low), self.o.joined.eq(tile.joined)]
         with m.Else():
             m.d.sync += [
                 self.o.index.eq(self.o.index + 1),
@@ -146,7 +143,7 @@ class Issuer(Unit):
         none = (in_flight == 0) & ~started
         one = Mux(started, in_flight == 0, in_flight == 1)
         m.d.sync += [
-            started.eq(go & ~tile.joined if precise else go),
+            started.eq(go & ~tile.joined.any()),
             in_flight.eq(in_flight + started - self.done),
             empty.eq(~go & (none | (one & self.done))),
         ]

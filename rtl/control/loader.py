@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from enum import Enum, auto
+
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import connect, flipped
 
 from rtl.control.crc import Crc
-from rtl.control.payload import BiasWriter, NormWriter, RotaryWriter, TableWriter, TileWriter
+from rtl.control.payload import NormWriter, PlaneWriter, TableWriter, TileWriter
 from rtl.control.rules import Rules
 from rtl.interface.command import (
     DESCRIPTOR_BYTES,
@@ -16,7 +18,7 @@ from rtl.interface.command import (
     descriptor_bytes,
     descriptor_words,
 )
-from rtl.interface.config import Config
+from rtl.interface.config import Config, power_of_two
 from rtl.interface.operation import FLAGS, NORM, OPERATION, Error, fields
 from rtl.interface.ports.loading import (
     BiasWrite,
@@ -32,28 +34,31 @@ from rtl.interface.ports.loading import (
 from rtl.interface.tile import NORM_INDEX_BITS
 from rtl.interface.word import stream_word
 from rtl.primitives.members import In, Out, Unit
+from rtl.primitives.one_hot import move, one_hot
 from rtl.primitives.pipeline import register
 
-STATES = (
-    "IDLE",
-    "FETCH",
-    "CRC",
-    "CHECK",
-    "DISPATCH",
-    "LINEAR",
-    "TABLE",
-    "BIAS",
-    "ROTARY",
-    "NORM",
-    "NORM PUSH",
-    "EMBED",
-    "ENDED",
-    "FAILED",
-)
-Move = tuple[str, Value, str]
-"""In a state, when to leave it, and for which; of a state's moves one at most is made."""
 
-Writer = TileWriter | TableWriter | BiasWriter | RotaryWriter | NormWriter
+class State(Enum):
+    """What the loader does: takes a descriptor, looks at it, or has its payload written."""
+
+    IDLE = auto()
+    FETCH = auto()
+    CRC = auto()  # with several ways
+    CHECK = auto()
+    DISPATCH = auto()
+    LINEAR = auto()
+    TABLE = auto()
+    BIAS = auto()
+    ROTARY = auto()
+    NORM = auto()
+    NORM_PUSH = auto()
+    EMBED = auto()
+    ENDED = auto()
+    FAILED = auto()
+
+
+Move = tuple[State, Value, State]
+Writer = TileWriter | TableWriter | PlaneWriter | NormWriter
 
 
 class Loader(Unit):
@@ -61,9 +66,8 @@ class Loader(Unit):
 
     A descriptor is taken word by word, its CRC and `Rules` are looked at in the next cycle, with
     several ways in the one after that; a cycle later it acts; nothing of a damaged or refused one
-    does. A table waits until its
-    last user has drained, a NORM until the one before it has finished, an operation until the
-    sequencer takes it; then `rtl.control.payload` has the words.
+    does. A table waits until its last user has drained, a NORM until the one before it has
+    finished, an operation until the sequencer takes it; then `rtl.control.payload` has the words.
 
     Parameters
     ----------
@@ -80,16 +84,11 @@ class Loader(Unit):
                 "again.",
             ),
             model=In(stream.Signature(stream_word(config.stream_width)), "The command stream."),
-            **(
-                {
-                    "awaits": Out(
-                        1,
-                        "With several ways: no word of it is there, and one is needed. With one "
-                        "way that is what `model.ready` without `model.valid` says.",
-                    )
-                }
-                if config.ways > 1
-                else {}
+            awaits=Out(
+                1,
+                "With several ways: no word of it is there, and one is needed. With one "
+                "way that is what `model.ready` without `model.valid` says.",
+                there=config.ways > 1,
             ),
             operation=Out(
                 stream.Signature(OPERATION),
@@ -99,16 +98,8 @@ class Loader(Unit):
             weight=Out(WeightWrite(config)),
             parameter=Out(ParameterWrite(config)),
             table=Out(TableWrite(config.precise)),
-            **(
-                {"bias": Out(BiasWrite(config), "With a position bias.")}
-                if config.bias_heads
-                else {}
-            ),
-            **(
-                {"rotary": Out(RotaryWrite(config), "With rotary positions.")}
-                if config.rotary_pairs
-                else {}
-            ),
+            bias=Out(BiasWrite(config), "With a position bias.", there=config.bias_heads),
+            rotary=Out(RotaryWrite(config), "With rotary positions.", there=config.rotary_pairs),
             norm_parameter=Out(NormParameterWrite(config.hidden)),
             weights_ready=Out(2, "A bit for each half that is loaded."),
             release=In(Release(), "The weights of a half have been read."),
@@ -148,49 +139,40 @@ class Loader(Unit):
             rules.flags.eq(self._descriptor[8:16]),
             rules.fields.eq(self._descriptor[16 : 16 + 8 * FIELD_BYTES]),
         ]
-        # One hot, each bit of its own neighbours alone: whether a word is taken hangs on it.
-        self._state = {
-            name: Signal(name=f"state_{name.lower().replace(' ', '_')}", init=name == "IDLE")
-            for name in STATES
-            if (name != "CRC" or self.config.ways > 1)
-            and (name != "BIAS" or self.config.bias_heads)
-            and (name != "ROTARY" or self.config.rotary_pairs)
-        }
+        self._state = one_hot(State.IDLE)
         number = Signal(8, init=0xFF)
         norm_index = Signal(NORM_INDEX_BITS)
         damaged = Signal()  # the descriptor in hand, by its CRC
-        with m.If(self._state["CHECK"]):
+        with m.If(self._state[State.CHECK]):
             m.d.sync += [number.eq(number + 1), damaged.eq(~crc.good)]
-        with m.If(self._state["NORM PUSH"] & self.norm.ready):
+        with m.If(self._state[State.NORM_PUSH] & self.norm.ready):
             m.d.sync += norm_index.eq(norm_index + 1)
         self._hand_on(m, number, norm_index)
         payload = self._writers(m)
 
         cut = Signal()  # `last` came with a word of a payload
         m.d.comb += [
-            cut.eq(self._taken & self.model.payload.last & ~self._state["FETCH"]),
-            self.rows.active.eq(self._state["EMBED"]),
-            self.norm.valid.eq(self._state["NORM PUSH"]),
-            self.end.eq(self._state["ENDED"]),
+            cut.eq(self._taken & self.model.payload.last & ~self._state[State.FETCH]),
+            self.rows.active.eq(self._state[State.EMBED]),
+            self.norm.valid.eq(self._state[State.NORM_PUSH]),
+            self.end.eq(self._state[State.ENDED]),
         ]
         with m.If(cut):
             m.d.sync += self.error.eq(Error.TRUNCATED)
         moves: list[Move] = [
-            ("IDLE", self.start, "FETCH"),
+            (State.IDLE, self.start, State.FETCH),
             *self._fetch(m),
-            *([("CRC", Const(1), "CHECK")] if self.config.ways > 1 else []),
-            ("CHECK", Const(1), "DISPATCH"),
+            (State.CRC, Const(1), State.CHECK),
+            (State.CHECK, Const(1), State.DISPATCH),
             *self._dispatch(m, rules, damaged),
-            *((name, cut, "FAILED") for name in payload),
-            ("EMBED", self.rows.done & self.rows.last, "FETCH"),
-            ("NORM PUSH", self.norm.ready, "FETCH"),
+            *((state, cut, State.FAILED) for state in payload),
+            (State.EMBED, self.rows.done & self.rows.last, State.FETCH),
+            (State.NORM_PUSH, self.norm.ready, State.FETCH),
         ]
-        for name, writer in payload.items():
-            moves.append((name, writer.done & ~cut, "NORM PUSH" if name == "NORM" else "FETCH"))
-        for name, state in self._state.items():
-            enters = [self._state[source] & when for source, when, to in moves if to == name]
-            leaves = [when for source, when, _ in moves if source == name]
-            m.d.sync += state.eq(Cat(*enters).any() | (state & ~Cat(*leaves).any()))
+        for state, writer in payload.items():
+            behind = State.NORM_PUSH if state is State.NORM else State.FETCH
+            moves.append((state, writer.done & ~cut, behind))
+        move(m, self._state, moves)
         return m
 
     def _fields(self, opcode: Opcode) -> data.View:
@@ -219,97 +201,97 @@ class Loader(Unit):
             with m.If((self._descriptor[:8] == Opcode.LINEAR) & ~self._gated):
                 m.d.comb += fields(Opcode.LINEAR, self.operation.payload.fields).gate.eq(0)
 
-    def _writers(self, m: Module) -> dict[str, Writer]:
+    def _writers(self, m: Module) -> dict[State, Writer]:
         """The payloads' writers, by the state in which they have the stream."""
-        m.submodules.tile_writer = tiles = TileWriter(self.config)
-        m.submodules.table_writer = table = TableWriter(self.config.lanes, self.config.precise)
-        if self.config.precise:
-            m.d.comb += table.wide.eq(self._flags.chained)  # WIDE is that bit
-        m.submodules.norm_writer = norm = NormWriter(self.config)
+        config = self.config
+        m.submodules.tile_writer = tiles = TileWriter(config)
+        m.submodules.table_writer = table = TableWriter(config.lanes, config.precise)
+        m.submodules.norm_writer = norm = NormWriter(config)
         linear = self._fields(Opcode.LINEAR)
-        connect(m, flipped(self.weight), tiles.weight)
-        connect(m, flipped(self.parameter), tiles.parameter)
-        connect(m, flipped(self.table), table.o)
-        connect(m, flipped(self.norm_parameter), norm.o)
-        connect(m, flipped(self.release), tiles.release)
-        connect(m, flipped(self.parameter_release), tiles.parameter_release)
+        for mine, theirs in (
+            (self.weight, tiles.weight),
+            (self.parameter, tiles.parameter),
+            (self.table, table.o),
+            (self.norm_parameter, norm.o),
+            (self.release, tiles.release),
+            (self.parameter_release, tiles.parameter_release),
+        ):
+            connect(m, flipped(mine), theirs)
         m.d.comb += [
             tiles.length.eq(linear.length),
             tiles.columns.eq(linear.columns),
-            *([tiles.transposed.eq(self._flags.transposed)] if self.config.ways > 1 else []),
+            tiles.transposed.eq(self._flags.transposed),
             tiles.begin.eq(self.operation.valid & self.operation.ready),
             tiles.filled.eq(self.rows.done),
             self.rows.fill.eq(self.rows.active & tiles.free),
             self.weights_ready.eq(tiles.ready),
+            table.wide.eq(self._flags.chained),  # WIDE is that bit
             norm.channels.eq(self._fields(Opcode.NORM).channels),
             norm.shifts.eq(self._flags.shifts),
         ]
-        writers: dict[str, Writer] = {"LINEAR": tiles, "TABLE": table, "NORM": norm}
-        if self.config.bias_heads:
-            m.submodules.bias_writer = writers["BIAS"] = bias = BiasWriter(self.config)
-            connect(m, flipped(self.bias), bias.o)
-            m.d.comb += [
-                bias.heads.eq(self._fields(Opcode.BIAS).heads),
-                bias.row_tiles.eq(self._fields(Opcode.BIAS).row_tiles),
-            ]
-        if self.config.rotary_pairs:
-            pairs, row_tiles = self.config.rotary_pairs, self.config.row_tiles
-            rotary = RotaryWriter(self.config.lanes, pairs, row_tiles)
-            m.submodules.rotary_writer = writers["ROTARY"] = rotary
-            connect(m, flipped(self.rotary), rotary.o)
-            m.d.comb += [
-                rotary.pairs.eq(self._fields(Opcode.ROTARY).pairs),
-                rotary.row_tiles.eq(self._fields(Opcode.ROTARY).row_tiles),
-            ]
-        part: Value = self.model.payload.data
-        ends: dict[str, Value] = {}  # by writer: the word goes, with its last part or what is left
-        if self.config.ways > 1:
-            part = self._parts(m, writers, ends)
-        ready = needs = self._state["FETCH"]
-        for name, writer in writers.items():
-            m.d.comb += [
-                writer.i.payload.eq(part),
-                writer.i.valid.eq(self.model.valid & self._state[name]),
-            ]
-            needs |= self._state[name] & writer.i.ready
-            ready |= self._state[name] & ends.get(name, writer.i.ready)
-        m.d.comb += self.model.ready.eq(ready)
-        if self.config.ways > 1:
-            m.d.comb += self.awaits.eq(needs & ~self.model.valid)
+        writers: dict[State, Writer] = {
+            State.LINEAR: tiles,
+            State.TABLE: table,
+            State.NORM: norm,
+        }
+        if config.bias_heads:
+            bias = self._fields(Opcode.BIAS)
+            writers[State.BIAS] = writer = PlaneWriter(
+                config.lanes, BiasWrite(config), config.bias_head_words, signed_words=True
+            )
+            m.submodules.bias_writer = writer
+            connect(m, flipped(self.bias), writer.o)
+            m.d.comb += [writer.tables.eq(bias.heads), writer.row_tiles.eq(bias.row_tiles)]
+        if config.rotary_pairs:
+            rotary = self._fields(Opcode.ROTARY)
+            writers[State.ROTARY] = writer = PlaneWriter(
+                config.lanes,
+                RotaryWrite(config),
+                power_of_two(config.row_tiles),
+                signed_words=False,
+            )
+            m.submodules.rotary_writer = writer
+            connect(m, flipped(self.rotary), writer.o)
+            m.d.comb += [writer.tables.eq(rotary.pairs << 1), writer.row_tiles.eq(rotary.row_tiles)]
+        self._feed(m, writers)
         return writers
 
-    def _parts(
-        self,
-        m: Module,
-        writers: dict[str, Writer],
-        ends: dict[str, Value],
-    ) -> Value:
-        """Parts of N bytes of a word, one after the other; the one in hand.
+    def _feed(self, m: Module, writers: dict[State, Writer]) -> None:
+        """The stream's words to the writer whose state it is, in parts of N bytes.
 
         A word is taken with the last part that a writer takes of it, or all at once. Other writers
-        are done when nothing of their last word is in hand any more, or it is padding.
+        than that of tiles are done when nothing of their last word is in hand any more, or it is
+        padding.
         """
-        number = Signal(range(self.config.ways))
+        word = self.model.payload.data
+        number = Signal(range(self.config.ways))  # of the part
         last, padding = number == self.config.ways - 1, number != 0
+        ready = needs = self._state[State.FETCH]
         for name, writer in writers.items():
+            state = self._state[name]
+            ends = (writer.i.ready & last) | (writer.done & padding)  # with this part, the word is
             if isinstance(writer, TileWriter):
-                m.d.comb += [writer.whole.eq(self.model.payload.data), writer.part.eq(number)]
-                ends[name] = writer.i.ready & (writer.takes_whole | writer.ends | last)
-            else:
-                ends[name] = (writer.i.ready & last) | (writer.done & padding)
-            with m.If(self._state[name] & self.model.valid & ends[name]):
+                m.d.comb += [writer.whole.eq(word), writer.part.eq(number)]
+                ends = writer.i.ready & (writer.takes_whole | writer.ends | last)
+            m.d.comb += [
+                writer.i.payload.eq(word.word_select(number, 8 * self.config.lanes)),
+                writer.i.valid.eq(self.model.valid & state),
+            ]
+            with m.If(self.model.valid & state & ends):
                 m.d.sync += number.eq(0)
-            with m.Elif(self._state[name] & self.model.valid & writer.i.ready):
+            with m.Elif(self.model.valid & state & writer.i.ready):
                 m.d.sync += number.eq(number + 1)
-        return self.model.payload.data.word_select(number, 8 * self.config.lanes)
+            needs |= state & writer.i.ready
+            ready |= state & ends
+        m.d.comb += [self.model.ready.eq(ready), self.awaits.eq(needs & ~self.model.valid)]
 
     def _fetch(self, m: Module) -> list[Move]:
         """Takes the words of a descriptor."""
-        n, word = self.config.stream_width, self.model.payload.data
+        n, word, several = self.config.stream_width, self.model.payload.data, self.config.ways > 1
         words = descriptor_words(n)
         count = Signal(range(words))
         complete = Signal()
-        taken = self._state["FETCH"] & self.model.valid
+        taken = self._state[State.FETCH] & self.model.valid
         m.d.comb += complete.eq(count == words - 1)
         with m.If(taken):
             m.d.sync += [
@@ -322,11 +304,11 @@ class Loader(Unit):
                 self._ended.eq(self.model.payload.last),
             ]
         truncated = self.model.valid & ~complete & self.model.payload.last
-        with m.If(self._state["FETCH"] & truncated):
+        with m.If(self._state[State.FETCH] & truncated):
             m.d.sync += self.error.eq(Error.TRUNCATED)
         return [
-            ("FETCH", self.model.valid & complete, "CRC" if self.config.ways > 1 else "CHECK"),
-            ("FETCH", truncated, "FAILED"),
+            (State.FETCH, self.model.valid & complete, State.CRC if several else State.CHECK),
+            (State.FETCH, truncated, State.FAILED),
         ]
 
     def _dispatch(self, m: Module, rules: Rules, damaged: Signal) -> list[Move]:
@@ -334,8 +316,8 @@ class Loader(Unit):
         # Known before it is looked at: it was complete two cycles before.
         opcode, header = self._descriptor[:8], self._fields(Opcode.HEADER)
         options = {
-            Opcode.BIAS: ("BIAS", self.config.bias_heads),
-            Opcode.ROTARY: ("ROTARY", self.config.rotary_pairs),
+            Opcode.BIAS: (State.BIAS, self.config.bias_heads),
+            Opcode.ROTARY: (State.ROTARY, self.config.rotary_pairs),
         }
         known = [of for of in Opcode if of not in options or options[of][1]]
         is_ = {of: register(m, opcode == of, f"is_{of.name.lower()}") for of in known}
@@ -367,23 +349,24 @@ class Loader(Unit):
             m.d.comb += verdict.eq(Error.TRUNCATED)
         good = Signal()
         m.d.comb += good.eq(~(damaged | overrun | truncated) & (rules.error == Error.NONE))
-        dispatch, handed_on = self._state["DISPATCH"], Signal()
+        dispatch, handed_on = self._state[State.DISPATCH], Signal()
         with m.If(dispatch):
             m.d.sync += self.error.eq(verdict)
         with m.If(dispatch & good & is_[Opcode.HEADER]):
-            m.d.sync += [self.limit.tokens.eq(header.tokens), self.limit.valid.eq(1)]
-            if self.config.gated:
-                m.d.sync += self._gated.eq(self._flags.logits)  # GATED is that bit
-            if self.config.ways > 1:
-                m.d.sync += self.limit.hidden.eq(header.hidden)
+            m.d.sync += [
+                self.limit.valid.eq(1),
+                self.limit.tokens.eq(header.tokens),
+                self.limit.hidden.eq(header.hidden),
+                self._gated.eq(self._flags.logits),  # GATED is that bit
+            ]
         operation = is_[Opcode.EMBED] | is_[Opcode.LINEAR] | is_[Opcode.ATTEND]
         acts = {
-            Opcode.HEADER: ("FETCH", good),
-            Opcode.TABLE: ("TABLE", good & unused),
-            Opcode.NORM: ("NORM", good & self.norm_free),
-            Opcode.EMBED: ("EMBED", handed_on),
-            Opcode.LINEAR: ("LINEAR", handed_on),
-            Opcode.ATTEND: ("FETCH", handed_on),
+            Opcode.HEADER: (State.FETCH, good),
+            Opcode.TABLE: (State.TABLE, good & unused),
+            Opcode.NORM: (State.NORM, good & self.norm_free),
+            Opcode.EMBED: (State.EMBED, handed_on),
+            Opcode.LINEAR: (State.LINEAR, handed_on),
+            Opcode.ATTEND: (State.FETCH, handed_on),
             **{of: (state, good) for of, (state, option) in options.items() if option},
         }
         accepted = Cat(*(is_[opcode] & when for opcode, (_, when) in acts.items())).any()
@@ -393,7 +376,7 @@ class Loader(Unit):
             rules.accept.eq(dispatch & accepted),
         ]
         return [
-            ("DISPATCH", ~good, "FAILED"),
-            ("DISPATCH", good & is_[Opcode.END], "ENDED"),
-            *(("DISPATCH", is_[opcode] & when, to) for opcode, (to, when) in acts.items()),
+            (State.DISPATCH, ~good, State.FAILED),
+            (State.DISPATCH, good & is_[Opcode.END], State.ENDED),
+            *((State.DISPATCH, is_[opcode] & when, to) for opcode, (to, when) in acts.items()),
         ]

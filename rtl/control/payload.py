@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, ValueLike, unsigned
-from amaranth.lib import stream, wiring
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, unsigned
+from amaranth.lib import stream
 
 from rtl.interface.command import NORM_PLANES, PARAMETER_PLANES, TABLE_BYTES
-from rtl.interface.config import Config, power_of_two
+from rtl.interface.config import Config
 from rtl.interface.ports.loading import (
-    BiasWrite,
     NormParameterWrite,
     ParameterWrite,
     Release,
     TableWrite,
     WeightWrite,
 )
-from rtl.interface.word import int16_word
 from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import WritePort
 
@@ -27,17 +25,21 @@ class TileWriter(Unit):
     Weights are taken as the stream has them, M bytes a cycle, for the columns of a tile; a plane
     part by part, N channels a cycle. TRANSPOSED tiles have N channels, in the first way, and come
     part by part. The embedding rows of an EMBED fill the weight halves in the same turn, from
-    elsewhere.
+    elsewhere. With one way a part is the word, and TRANSPOSED no matter.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        n = config.lanes
+        n, several = config.lanes, config.ways > 1
         super().__init__(
             begin=In(1, "Pulse: a LINEAR of `columns` comes; its K, stable until `done`."),
             length=In(16, ...),
             columns=In(16, ...),
-            **(self._wide() if config.ways > 1 else {}),
+            transposed=In(1, "It is TRANSPOSED; stable until `done`.", there=several),
+            whole=In(8 * config.stream_width, "The word; valid as `i`.", there=several),
+            part=In(range(config.ways), "The number of the part."),
+            takes_whole=Out(1, "`i` takes all parts at once.", there=several),
+            ends=Out(1, "What `i` takes is the LINEAR's last.", there=several),
             i=In(stream.Signature(unsigned(8 * n)), "A part of a word of the command stream."),
             weight=Out(WeightWrite(config)),
             parameter=Out(ParameterWrite(config)),
@@ -49,16 +51,6 @@ class TileWriter(Unit):
             done=Out(1, "Pulse: the LINEAR's last word is taken."),
         )
 
-    def _wide(self) -> dict[str, wiring.Member]:
-        """What several ways need."""
-        return {
-            "transposed": In(1, "With several ways: it is TRANSPOSED; stable until `done`."),
-            "whole": In(8 * self.config.stream_width, "With several ways: the word; valid as `i`."),
-            "part": In(range(self.config.ways), "With several ways: the number of the part."),
-            "takes_whole": Out(1, "With several ways: `i` takes all parts at once."),
-            "ends": Out(1, "With several ways: what `i` takes is the LINEAR's last."),
-        }
-
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         n, ways = self.config.lanes, self.config.ways
@@ -69,43 +61,36 @@ class TileWriter(Unit):
         at_end = Signal()  # `count` is the last one of the weights, or of the planes
         final = Signal()  # the column tile is the last one
         taken, complete, room = Signal(), Signal(), Signal()
-        part_last = Signal()  # with several ways: of those of an input or a plane
-        next_input = taken if ways == 1 else taken & part_last
+        transposed = self.transposed.any()
+        part_last = Signal()  # of those of an input or a plane
+        next_input = taken & part_last
+        step = Mux(transposed, n, self.config.tile_columns)  # channels of a tile
+        writes = self.i.valid & ~planes & self.free
         m.d.comb += [
             self.ready.eq(weights_full),
             self.free.eq(~weights_full.bit_select(half, 1)),
             room.eq(~parameters_full.bit_select(half, 1)),
             self.i.ready.eq(Mux(planes, room, self.free)),
             taken.eq(self.i.valid & self.i.ready),
+            part_last.eq(transposed | ~planes | (self.part == ways - 1)),
             complete.eq(next_input & planes & at_end),
             self.done.eq(complete & final),
+            self.takes_whole.eq(~transposed & ~planes),
+            self.ends.eq(part_last & planes & at_end & final),
             # Not by way of `taken`: each of the two is on its way to many registers.
+            self.weight.en.eq(Mux(writes, Mux(transposed, 1, (1 << ways) - 1), 0)),
             self.weight.buffer.eq(half),
             self.weight.address.eq(count),
-            self.weight.data[0].eq(self.i.payload),
             self.parameter.en.eq(self.i.valid & planes & room),
             self.parameter.buffer.eq(half),
             self.parameter.plane.eq(count),
+            self.parameter.word.eq(Mux(transposed, 0, self.part)),
             self.parameter.data.eq(self.i.payload),
         ]
-        writes = self.i.valid & ~planes & self.free
-        step: ValueLike = n  # channels of a tile
-        if ways == 1:
-            m.d.comb += self.weight.en.eq(writes)
-        else:
-            step = Mux(self.transposed, n, self.config.tile_columns)
-            m.d.comb += [
-                self.takes_whole.eq(~self.transposed & ~planes),
-                part_last.eq(self.transposed | ~planes | (self.part == ways - 1)),
-                self.ends.eq(part_last & planes & at_end & final),
-                self.weight.en.eq(Mux(writes, Mux(self.transposed, 1, (1 << ways) - 1), 0)),
-                self.parameter.word.eq(Mux(self.transposed, 0, self.part)),
-            ]
-            for way in range(ways):
-                word = self.whole.word_select(way, 8 * n)
-                m.d.comb += self.weight.data[way].eq(
-                    word if way else Mux(self.transposed, self.i.payload, word)
-                )
+        for way, word in enumerate(self.weight.data):
+            whole = self.whole.word_select(way, 8 * n)
+            first = self.i.payload if ways == 1 else Mux(transposed, self.i.payload, whole)
+            m.d.comb += word.eq(whole if way else first)
         with m.If(self.begin):
             m.d.sync += [
                 columns_left.eq(self.columns),
@@ -148,11 +133,7 @@ class TableWriter(Unit):
             i=In(stream.Signature(unsigned(8 * lanes))),
             o=Out(TableWrite(precise)),
             done=Out(1, "Pulse: the last byte is written."),
-            **(
-                {"wide": In(1, "It does; stable until `done`. With `precise` only.")}
-                if precise
-                else {}
-            ),
+            wide=In(1, "It does; stable until `done`. With `precise` only.", there=precise),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:
@@ -160,7 +141,7 @@ class TableWriter(Unit):
         n, words = self.lanes, TABLE_BYTES // self.lanes
         held, writing = Signal(8 * n, reset_less=True), Signal()
         written, count = Signal(range(n)), Signal(range(words << self.precise))
-        last = Mux(self.wide, 2 * words - 1, words - 1) if self.precise else words - 1
+        last = Mux(self.wide, 2 * words - 1, words - 1)
         m.d.comb += [
             self.i.ready.eq(~writing),
             self.o.en.eq(writing),
@@ -180,76 +161,29 @@ class TableWriter(Unit):
         return m
 
 
-class BiasWriter(Unit):
-    """The position bias, N values in two byte planes; a cycle more at its end.
+class PlaneWriter(Unit):
+    """Words of N values in two byte planes, for a memory of tables; a cycle more at their end.
 
-    Of each head come the words 1 - R to R, R its row tiles.
-    """
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        super().__init__(
-            heads=In(8, "From 1; stable until `done`."),
-            row_tiles=In(16, ...),
-            i=In(stream.Signature(unsigned(8 * config.lanes))),
-            o=Out(BiasWrite(config)),
-            done=Out(1, "Pulse: the last word is written."),
-        )
-
-    def elaborate(self, platform: object) -> Elaboratable:
-        m = Module()
-        n, words = self.config.lanes, self.config.bias_head_words
-        low, second = Signal(8 * n, reset_less=True), Signal()
-        count, head = Signal(range(words)), Signal(range(self.config.bias_heads))
-        taken, complete, word_last, head_last = Signal(), Signal(), Signal(), Signal()
-        m.d.comb += [
-            self.i.ready.eq(~self.done),
-            taken.eq(self.i.valid & self.i.ready),
-            complete.eq(taken & second),
-            word_last.eq(count == ((self.row_tiles << 1) - 1)[: len(count)]),
-            head_last.eq(head == (self.heads - 1)[: len(head)]),
-        ]
-        m.d.sync += [
-            self.done.eq(complete & word_last & head_last),
-            self.o.en.eq(complete),
-            self.o.address.eq(Cat((count + 1 - self.row_tiles)[: len(count)], head)),
-            *(
-                self.o.data[lane].eq(
-                    Cat(plane.word_select(lane, 8) for plane in (low, self.i.payload))
-                )
-                for lane in range(n)
-            ),
-        ]
-        with m.If(taken):
-            m.d.sync += [low.eq(self.i.payload), second.eq(~second)]
-        with m.If(complete):
-            m.d.sync += count.eq(count + 1)
-            with m.If(word_last):
-                m.d.sync += [count.eq(0), head.eq(Mux(head_last, 0, head + 1))]
-        return m
-
-
-class RotaryWriter(Unit):
-    """The tables of rotary positions, N values in two byte planes; a cycle more at their end.
-
-    Of each channel of a pair (cos, sin) come `row_tiles` words, see `Rotary`.
+    `BIAS` has a table for each head, its words 1 - R to R, R row tiles; `ROTARY` one for each
+    channel of a pair (cos, sin), of R words. An address is the table, and below it the word.
 
     Parameters
     ----------
-    lanes, pairs, row_tiles
-        Those of `Rotary`.
+    port
+        Of the memory.
+    words
+        Of a table, a power of two.
+    signed_words
+        They begin at 1 - R: 2 R of them; else at 0.
     """
 
-    def __init__(self, lanes: int, pairs: int, row_tiles: int) -> None:
-        self.lanes, self.channels, self.row_words = lanes, 2 * pairs, power_of_two(row_tiles)
+    def __init__(self, lanes: int, port: WritePort, words: int, *, signed_words: bool) -> None:
+        self.lanes, self.words, self.signed_words = lanes, words, signed_words
         super().__init__(
-            pairs=In(16, "From 1; stable until `done`."),
+            tables=In(16, "From 1; stable until `done`."),
             row_tiles=In(16, ...),
             i=In(stream.Signature(unsigned(8 * lanes))),
-            o=Out(
-                WritePort(range(self.channels * self.row_words), int16_word(lanes)),
-                "As the memory of `Rotary` takes it.",
-            ),
+            o=Out(port),
             done=Out(1, "Pulse: the last word is written."),
         )
 
@@ -257,32 +191,31 @@ class RotaryWriter(Unit):
         m = Module()
         n = self.lanes
         low, second = Signal(8 * n, reset_less=True), Signal()
-        row, channel = Signal(range(self.row_words)), Signal(range(self.channels))
-        taken, complete, row_last, channel_last = Signal(), Signal(), Signal(), Signal()
+        word = Signal(range(self.words))
+        table = Signal(len(self.o.address) - len(word))
+        taken, complete, word_last, table_last = Signal(), Signal(), Signal(), Signal()
+        first = 1 - self.row_tiles if self.signed_words else 0
         m.d.comb += [
             self.i.ready.eq(~self.done),
             taken.eq(self.i.valid & self.i.ready),
             complete.eq(taken & second),
-            row_last.eq(row == (self.row_tiles - 1)[: len(row)]),
-            channel_last.eq(channel == ((self.pairs << 1) - 1)[: len(channel)]),
+            word_last.eq(word == ((self.row_tiles << self.signed_words) - 1)[: len(word)]),
+            table_last.eq(table == (self.tables - 1)[: len(table)]),
         ]
         m.d.sync += [
-            self.done.eq(complete & row_last & channel_last),
+            self.done.eq(complete & word_last & table_last),
             self.o.en.eq(complete),
-            self.o.address.eq(Cat(row, channel)),
-            *(
-                self.o.data[lane].eq(
-                    Cat(plane.word_select(lane, 8) for plane in (low, self.i.payload))
-                )
-                for lane in range(n)
-            ),
+            self.o.address.eq(Cat((word + first)[: len(word)], table)),
         ]
+        for lane, value in enumerate(self.o.data):
+            halves = [plane.word_select(lane, 8) for plane in (low, self.i.payload)]
+            m.d.sync += value.eq(Cat(halves))
         with m.If(taken):
             m.d.sync += [low.eq(self.i.payload), second.eq(~second)]
         with m.If(complete):
-            m.d.sync += row.eq(row + 1)
-            with m.If(row_last):
-                m.d.sync += [row.eq(0), channel.eq(Mux(channel_last, 0, channel + 1))]
+            m.d.sync += word.eq(word + 1)
+            with m.If(word_last):
+                m.d.sync += [word.eq(0), table.eq(Mux(table_last, 0, table + 1))]
         return m
 
 

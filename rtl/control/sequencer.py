@@ -74,16 +74,8 @@ class Sequencer(Unit):
             factor=Out(Factors()),
             logits=Out(LogitLayout()),
             context=Out(Region(config)),
-            **(
-                {"biased": Out(1, "With a position bias: the scores get it.")}
-                if config.bias_heads
-                else {}
-            ),
-            **(
-                {"window": Out(WindowSides(config.tokens), "With windows: of the scores.")}
-                if config.windows
-                else {}
-            ),
+            biased=Out(1, "With a position bias: the scores get it.", there=config.bias_heads),
+            window=Out(WindowSides(config.tokens), "Of the scores."),
             idle=Out(1, "No operation is in hand."),
             outside=Out(1, "A tile has left the banks that its descriptor names, see `Bounds`."),
         )
@@ -184,7 +176,7 @@ class Sequencer(Unit):
                 walker.weight_base.eq(Mux(half, self.config.weight_words, 0)),
                 walker.o.ready.eq(self.o.ready),
             ]
-            if isinstance(walker, AttendWalker) and self.config.windows:
+            if isinstance(walker, AttendWalker):
                 m.d.comb += [
                     walker.window.before.eq(self.window.before),
                     walker.window.after.eq(self.window.after),
@@ -237,11 +229,9 @@ class Sequencer(Unit):
                 self.context.address.eq(bank_word(attend.context, self.config)),
                 self.context.stride.eq(attend.stride),
             ]
-            if self.config.bias_heads:
-                m.d.sync += self.biased.eq(op.flags.chained)  # BIAS is that bit
-            if self.config.windows:
-                given, most = op.flags.bank, self.config.tokens  # WINDOW is that bit
-                for place, side in enumerate((self.window.before, self.window.after)):
-                    asked = attend.window.word_select(place, WINDOW_BITS)
-                    limits = asked < most if most <= 1 << WINDOW_BITS else ~asked.all()
-                    m.d.sync += side.eq(Mux(given & limits, asked, most))
+            m.d.sync += self.biased.eq(op.flags.chained)  # BIAS is that bit
+            given, most = op.flags.bank, self.config.tokens  # WINDOW is that bit
+            for place, side in enumerate((self.window.before, self.window.after)):
+                asked = attend.window.word_select(place, WINDOW_BITS)
+                limits = asked < most if most <= 1 << WINDOW_BITS else ~asked.all()
+                m.d.sync += side.eq(Mux(given & limits, asked, most))

@@ -271,20 +271,19 @@ class LinearWalker(Walker):
             gated = linear.gate.any()
             shift, of_table = Mux(gated, linear.gate, shift), of_table | gated
             m.d.comb += tile.tag.gated.eq(gated)
-        if self.config.rotary_pairs:
-            place, column_first = unreset(range(self.config.row_tiles)), Signal()
-            with m.If(again):
-                m.d.sync += [place.eq(0), column_first.eq(self.begin)]
-            with m.Elif(taken | self.passes):
-                m.d.sync += place.eq(Mux(tokens_left <= n, 0, place + 1))
-            m.d.comb += [
-                tile.tag.turned.eq(flags.shifts),  # ROTARY is that bit
-                tile.tag.place.eq(place),
-                tile.tag.pair.eq(linear.rotary),
-                tile.tag.last_pair.eq(linear.rotary + (linear.head_size >> 1) - 1),
-                tile.tag.begins.eq(column_first),
-                tile.tag.repeats.eq(row != 0),
-            ]
+        place, column_first = unreset(range(self.config.row_tiles)), Signal()
+        with m.If(again):
+            m.d.sync += [place.eq(0), column_first.eq(self.begin)]
+        with m.Elif(taken | self.passes):
+            m.d.sync += place.eq(Mux(tokens_left <= n, 0, place + 1))
+        m.d.comb += [
+            tile.tag.turned.eq(flags.shifts),  # ROTARY is that bit
+            tile.tag.place.eq(place),
+            tile.tag.pair.eq(linear.rotary),
+            tile.tag.last_pair.eq(linear.rotary + (linear.head_size >> 1) - 1),
+            tile.tag.begins.eq(column_first),
+            tile.tag.repeats.eq(row != 0),
+        ]
         activation = Mux(flags.bank, Operand.BANK, Operand.X8)
         m.d.comb += [
             tile.row.eq(row),
@@ -330,8 +329,7 @@ class LinearWalker(Walker):
         with m.Else():
             m.d.comb += tile.tag.epilogue.eq(Epilogue.INT8)
         way = row[: self.config.way_bits]
-        if ways > 1:
-            m.d.comb += [tile.a_way.eq(way), tile.tag.way.eq(way)]
+        m.d.comb += [tile.a_way.eq(way), tile.tag.way.eq(way)]
         self.show_areas(
             m,
             (linear.source, address, tile.length),
@@ -378,13 +376,11 @@ class LinearWalker(Walker):
                 columns_left.eq(columns_left - columns),
             ]
         with m.Elif(taken | self.passes):
-            source_stride, destination_stride = linear.source_stride, linear.destination_stride
-            if ways > 1:
-                # Row tiles lie in the ways in turn, but for those of X16 and of the logits.
-                wraps = way == ways - 1
-                source_stride = Mux(wraps, source_stride, 0)
-                in_ways = ~flags.residual & ~flags.logits
-                destination_stride = Mux(wraps | ~in_ways, destination_stride, 0)
+            # Row tiles lie in the ways in turn, but for those of X16 and of the logits.
+            wraps = way == ways - 1
+            source_stride = Mux(wraps, linear.source_stride, 0)
+            in_ways = ~flags.residual & ~flags.logits
+            destination_stride = Mux(wraps | ~in_ways, linear.destination_stride, 0)
             last_sequence = (tokens_left <= n) & (following + 1 == self.batch.sequences)
             m.d.sync += [
                 row.eq(row + 1),

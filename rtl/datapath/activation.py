@@ -4,11 +4,9 @@ from amaranth.hdl import Module, signed, unsigned
 from amaranth.lib import data
 from amaranth.lib.wiring import connect, flipped
 
-from rtl.datapath.requantize import MAX_LANES
 from rtl.interface.ports.loading import TableWrite
 from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import READ_LATENCY, Memory
-from rtl.primitives.parameters import check
 
 
 class ActivationTable(Unit):
@@ -26,17 +24,12 @@ class ActivationTable(Unit):
     ----------
     latency
         Cycles from i to o: 2. An entry written in cycle t acts on the i of cycle t + 1.
-
-    Raises
-    ------
-    ValueError
-        lanes is out of range.
     """
 
     latency = READ_LATENCY
 
     def __init__(self, lanes: int) -> None:
-        self.lanes = check("ActivationTable", "lanes", lanes, 1, MAX_LANES)
+        self.lanes = lanes
         super().__init__(
             i=In(data.ArrayLayout(signed(8), lanes)),
             o=Out(data.ArrayLayout(signed(8), lanes)),

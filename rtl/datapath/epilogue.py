@@ -104,43 +104,27 @@ class Epilogue(Unit):
             column=In(data.ArrayLayout(signed(config.acc_bits), n), "The array's output."),
             parameter=In(ParameterWrite(config)),
             table=In(TableWrite(config.precise)),
-            **(
-                {
-                    "rotary": In(
-                        RotaryWrite(config),
-                        "With rotary positions. Pairs of columns that are turned are written "
-                        "`TURNED_LATE` cycles later than others, and their tile counts as many "
-                        "columns more, which are dropped.",
-                    )
-                }
-                if config.rotary_pairs
-                else {}
+            rotary=In(
+                RotaryWrite(config),
+                "With rotary positions. Pairs of columns that are turned are written "
+                "`TURNED_LATE` cycles later than others, and their tile counts as many "
+                "columns more, which are dropped.",
+                there=config.rotary_pairs,
             ),
             score_multiplier=In(Multiplier(), "Of the scores."),
-            **(
-                {"window": In(WindowSides(config.tokens), "With windows: of the scores.")}
-                if config.windows
-                else {}
-            ),
+            window=In(WindowSides(config.tokens), "Of the scores."),
             row=Out(RowScales(n), "The multipliers of the queries, from the softmax."),
             bank=Out(
                 WritePort(address_bits(config), activation_word(n, config.precise), config.ways),
                 "Of the activation banks; `en` has a bit for each way.",
             ),
             x=Out(ResidualAccess(config)),
-            **({"gate": Out(GateRead(config), "With gates.")} if config.gated else {}),
-            score=Out(
-                ScoreColumn(n, config.tokens, config.places, config.windows), "For the softmax."
-            ),
-            **(
-                {
-                    "place": Out(
-                        bias_place(config),
-                        "With a position bias: of a score, `PositionBias.ahead` cycles before it.",
-                    )
-                }
-                if config.bias_heads
-                else {}
+            gate=Out(GateRead(config), "With gates.", there=config.gated),
+            score=Out(ScoreColumn(n, config.tokens, config.places), "For the softmax."),
+            place=Out(
+                bias_place(config),
+                "With a position bias: of a score, `PositionBias.ahead` cycles before it.",
+                there=config.bias_heads,
             ),
             logit=Out(LogitWrite(config)),
             done=Out(
@@ -204,14 +188,13 @@ class Epilogue(Unit):
             ),
             self.score.data.eq(requantize.o),
         ]
-        if self.config.windows:
-            m.submodules.window = window = Window(self.config)
-            connect(m, flipped(self.window), window.sides)
-            m.d.comb += [
-                window.apart.eq(at[APART].apart),
-                window.column.eq(at[APART].index[:lane_bits]),
-                self.score.seen.eq(window.o),
-            ]
+        m.submodules.window = window = Window(self.config)
+        connect(m, flipped(self.window), window.sides)
+        m.d.comb += [
+            window.apart.eq(at[APART].apart),
+            window.column.eq(at[APART].index[:lane_bits]),
+            self.score.seen.eq(window.o),
+        ]
         if self.config.bias_heads:
             m.d.comb += [
                 self.place.head.eq(at[BIAS_READ].head),
@@ -238,10 +221,9 @@ class Epilogue(Unit):
                 chosen = Mux(at[TURNED].turned & at[TURNED].write, rotated, chosen)
             m.d.comb += self.bank.data[i].eq(register(m, chosen, f"word_{i}"))
         # An entry is written a cycle after it came, long before its first user.
-        of_low = Const(0)
+        of_low = self.table.address[8:].any()
         if self.low_activation is not None:
             m.submodules.low_table = low = self.low_activation
-            of_low = self.table.address[8]
             # A TABLE without WIDE has none: what the latest one with WIDE has left must not count.
             with m.If(self.table.en):
                 m.d.sync += low_known.eq(of_low)
@@ -251,7 +233,7 @@ class Epilogue(Unit):
                 low.write.data.eq(self.table.data),
             ]
         m.d.sync += [
-            table.write.en.eq(self.table.en & ~of_low if self.config.precise else self.table.en),
+            table.write.en.eq(self.table.en & ~of_low),
             table.write.address.eq(self.table.address),
             table.write.data.eq(self.table.data),
         ]
@@ -261,16 +243,14 @@ class Epilogue(Unit):
             (before.epilogue == Kind.INT8) | (before.epilogue == Kind.CONTEXT)
         )
         address = last.address
-        way: ValueLike = before.way if self.config.ways > 1 else 0
+        way = before.way
         if turned is not None:
             # A tile's columns more are there while the last of the turned ones are written.
             late = at[TURNED].turned & at[TURNED].write
             into_bank = late | (into_bank & ~before.turned)
             address = register(m, Mux(late, at[TURNED].address, before.address), "bank_address")
-            way = Mux(late, at[TURNED].way, way) if self.config.ways > 1 else 0
-        if self.config.ways > 1:
-            into_bank = Mux(into_bank, 1 << way, 0)
-        m.d.sync += self.bank.en.eq(into_bank)
+            way = Mux(late, at[TURNED].way, way)
+        m.d.sync += self.bank.en.eq(Mux(into_bank, 1 << way, 0))
         m.d.comb += [
             self.bank.address.eq(address),
             self.done.eq(last.end),
@@ -283,7 +263,7 @@ class Epilogue(Unit):
 
     def _column(self, m: Module) -> data.View:
         """COUNTED: what the tile says of the column of this cycle."""
-        n, width, ways = self.config.lanes, address_bits(self.config), self.config.ways
+        lane_bits = self.config.lanes.bit_length() - 1
         tag = Signal(Tag(self.config))
         active, write, into_x = Signal(), Signal(), Signal()
         columns = self.config.tile_columns
@@ -291,11 +271,10 @@ class Epilogue(Unit):
         index = Signal(range(columns + more))
         next_index = (index + 1)[: columns.bit_length()]
         last: ValueLike = columns - 1  # the column that drains last
-        written, starts = next_index < tag.columns, self.tile.tag.columns != 0
-        if ways > 1:
+        written = (next_index < tag.columns) & (next_index[lane_bits:] >= tag.skipped)
+        starts = (self.tile.tag.columns != 0) & (self.tile.tag.skipped == 0)
+        if self.config.ways > 1:
             last = Signal(range(columns))
-            written &= next_index[n.bit_length() - 1 :] >= tag.skipped
-            starts &= self.tile.tag.skipped == 0
             with m.If(self.tile.start):
                 m.d.sync += last.eq(last_drained(self.tile.tag.columns, self.config))
         if self.config.rotary_pairs:
@@ -316,80 +295,25 @@ class Epilogue(Unit):
                 write.eq((index != last) & written),
             ]
 
-        column = Signal(
-            data.StructLayout(
-                {
-                    "write": unsigned(1),
-                    "into_x": unsigned(1),
-                    "end": unsigned(1),
-                    "index": unsigned((columns - 1).bit_length()),
-                    "epilogue": Kind,
-                    "address": unsigned(width),
-                    "read": unsigned(width),
-                    "gather": unsigned(1),
-                    "lane": tag.lane.shape(),
-                    "row": tag.row.shape(),
-                    "table": unsigned(1),
-                    "transposed": unsigned(1),
-                    "shift": unsigned(tag.shift.shape().width),
-                    "score_first": unsigned(1),
-                    "score_last": unsigned(1),
-                    "softmax_buffer": unsigned(1),
-                    "row_tile_done": unsigned(1),
-                    "table_last": unsigned(1),
-                    "release": unsigned(1),
-                    "weight_buffer": unsigned(1),
-                    **({"way": tag.way.shape()} if ways > 1 else {}),
-                    **({"gated": unsigned(1)} if self.config.gated else {}),
-                    **({"head": tag.head.shape()} if self.config.bias_heads else {}),
-                    **({"apart": tag.apart.shape()} if self.config.has_apart else {}),
-                    **(
-                        {name: tag[name].shape() for name in ("turned", "place", "pair")}
-                        if self.config.rotary_pairs
-                        else {}
-                    ),
-                }
-            )
-        )
-        first: ValueLike = index == 0
-        if ways > 1:
-            first = index == Cat(Const(0, n.bit_length() - 1), tag.skipped)
-            m.d.comb += column.way.eq(tag.way)
-        if self.config.gated:
-            m.d.comb += column.gated.eq(tag.gated)
-        if self.config.bias_heads:
-            m.d.comb += column.head.eq(tag.head)
-        if self.config.rotary_pairs:
-            pair = self._pair(m, active & index[0] & ~index[columns.bit_length() - 1], tag)
-            m.d.comb += [
-                column.turned.eq(tag.turned),
-                column.place.eq(tag.place),
-                column.pair.eq(pair),
-            ]
-        if self.config.has_apart:
-            m.d.comb += column.apart.eq(tag.apart + index[n.bit_length() - 1 :])
+        fields = Tag(self.config).members
+        own = {"write": 1, "into_x": 1, "end": 1, "index": range(columns)}
+        column = Signal(data.StructLayout({**own, **fields}))
+        first = index == Cat(Const(0, lane_bits), tag.skipped)
         m.d.comb += [
+            *(column[name].eq(tag[name]) for name in fields),
             column.write.eq(write),
             column.into_x.eq(into_x),
             column.end.eq(active & (index == last)),
             column.index.eq(index),
-            column.epilogue.eq(tag.epilogue),
             column.address.eq(tag.address + index),
             column.read.eq(tag.read + index),
-            column.gather.eq(tag.gather),
-            column.lane.eq(tag.lane),
-            column.row.eq(tag.row),
-            column.table.eq(tag.table),
-            column.transposed.eq(tag.transposed),
-            column.shift.eq(tag.shift),
+            column.apart.eq(tag.apart + index[lane_bits:]),
             column.score_first.eq(tag.score_first & first),
             column.score_last.eq(tag.score_last & (index + 1 == tag.columns)),
-            column.softmax_buffer.eq(tag.softmax_buffer),
-            column.row_tile_done.eq(tag.row_tile_done),
-            column.table_last.eq(tag.table_last),
-            column.release.eq(tag.release),
-            column.weight_buffer.eq(tag.weight_buffer),
         ]
+        if self.config.rotary_pairs:
+            pair = self._pair(m, active & index[0] & ~index[columns.bit_length() - 1], tag)
+            m.d.comb += column.pair.eq(pair)
         return column
 
     def _pair(self, m: Module, advance: Value, tag: data.View) -> Value:
@@ -575,7 +499,7 @@ class Epilogue(Unit):
         m.d.comb += [
             self.gate.en.eq(register(m, before.write & before.gated, "gate_en", reset=True)),
             self.gate.address.eq(read.address),
-            *([self.gate.way.eq(read.way)] if self.config.ways > 1 else []),
+            self.gate.way.eq(read.way),
         ]
         products: list[Value] = []
         for i in range(self.config.lanes):

@@ -2,11 +2,10 @@
 
 from typing import Any, NamedTuple
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data
 
 from rtl.datapath.norm_lane import NormLane
-from rtl.datapath.requantize import MAX_LANES
 from rtl.datapath.row_constants import (
     EPSILON,
     NORM_SHIFT_MAX,
@@ -21,11 +20,8 @@ from rtl.interface.ports.loading import NormParameterWrite
 from rtl.interface.word import int8_word, int16_word
 from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import READ_LATENCY, Memory
-from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register, stages
 
-MAX_HIDDEN = 1024
-MAX_ROW_TILES = 4096
 SUMS_LATENCY = READ_LATENCY + NormLane.sums_latency  # read of a word until its z is in the sums
 
 
@@ -58,7 +54,7 @@ class Operation(NamedTuple):
     tiles: Signal
     shift: Signal
     epsilon: Signal
-    rms: Signal | Const
+    rms: Signal
 
 
 class Flags(NamedTuple):
@@ -97,8 +93,6 @@ class LayerNorm(Unit):
         Most channels, 1 to 1024.
     row_tiles
         Most row tiles, 1 to 4096.
-    rms
-        Operations may be RMSNorms, which take S1 as 0.
 
     Attributes
     ----------
@@ -106,20 +100,12 @@ class LayerNorm(Unit):
         Cycles from x.en of pass 2 to y_en: 19.
     constants_latency
         Cycles from the last read of pass 1 until the constants are ready: 26 + lanes.
-
-    Raises
-    ------
-    ValueError
-        lanes, hidden or row_tiles is out of range.
     """
 
     latency = READ_LATENCY + NormLane.latency
 
-    def __init__(self, lanes: int, hidden: int, row_tiles: int, *, rms: bool = False) -> None:
-        self.lanes = check("LayerNorm", "lanes", lanes, 1, MAX_LANES)
-        self.hidden = check("LayerNorm", "hidden", hidden, 1, MAX_HIDDEN)
-        self.row_tiles = check("LayerNorm", "row_tiles", row_tiles, 1, MAX_ROW_TILES)
-        self.has_rms = rms
+    def __init__(self, lanes: int, hidden: int, row_tiles: int) -> None:
+        self.lanes, self.hidden, self.row_tiles = lanes, hidden, row_tiles
         self.constants_latency = constants_latency(lanes)
         words, tiles = range(hidden * row_tiles), range(row_tiles + 1)
         super().__init__(
@@ -133,15 +119,7 @@ class LayerNorm(Unit):
             tiles=In(tiles),
             shift=In(5),
             epsilon=In(EPSILON),
-            **(
-                {
-                    "rms": In(
-                        1, "With the parameter alone: an RMSNorm, H <= 1023; sampled with start."
-                    )
-                }
-                if rms
-                else {}
-            ),
+            rms=In(1, "An RMSNorm, which takes S1 as 0; H <= 1023. Sampled with start."),
             available=In(
                 tiles,
                 "How many row tiles of the operation may be read. From the cycle after start on; "
@@ -174,7 +152,7 @@ class LayerNorm(Unit):
             tiles=Signal(range(self.row_tiles + 1)),  # 0 until the first start
             shift=Signal(5, reset_less=True),
             epsilon=Signal(EPSILON, reset_less=True),
-            rms=Signal(reset_less=True) if self.has_rms else Const(0),
+            rms=Signal(reset_less=True),
         )
         with m.If(self.start):
             m.d.sync += [
@@ -183,10 +161,9 @@ class LayerNorm(Unit):
                 operation.tiles.eq(self.tiles),
                 operation.shift.eq(self.shift),
                 operation.epsilon.eq(self.epsilon),
+                operation.rms.eq(self.rms),
                 self.busy.eq(1),
             ]
-            if self.has_rms:
-                m.d.sync += operation.rms.eq(self.rms)
         ready, starts_norm = Signal(), Signal()
         sums, norms = self._read_port(m, operation, ready, starts_norm)
         gamma, beta, operand_shift = self._parameters(m, norms)
@@ -348,7 +325,7 @@ class LayerNorm(Unit):
         ]
         for n, lane in enumerate(lanes):
             with m.If(moves):
-                s1 = Mux(operation.rms, 0, lane.s1) if self.has_rms else lane.s1
+                s1 = Mux(operation.rms, 0, lane.s1)
                 m.d.sync += [queue[n].s1.eq(s1), queue[n].s2.eq(lane.s2)]
             with m.Elif(turning):
                 if n + 1 < self.lanes:

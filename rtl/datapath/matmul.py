@@ -68,16 +68,11 @@ class MatMul(Unit):
             valid=In(1, "Whether the operands count; first and last operand of a tile."),
             first=In(1, ...),
             last=In(1, ...),
-            **(
-                {
-                    "joined": In(
-                        1,
-                        "With `config.precise`: beside `first`, the sum goes on from floor(acc / "
-                        "2^8), acc being the tile before, which had no last.",
-                    )
-                }
-                if config.precise
-                else {}
+            joined=In(
+                1,
+                "With `config.precise`: beside `first`, the sum goes on from floor(acc / "
+                "2^8), acc being the tile before, which had no last.",
+                there=config.precise,
             ),
             o=Out(
                 data.ArrayLayout(signed(config.acc_bits), n),
@@ -102,9 +97,7 @@ class MatMul(Unit):
         valid_p = stages(m, self.valid, ways + 1, "valid")
         first_p = stages(m, self.first, ways + 1, "first")
         last_p = delay(m, self.valid & self.last, 2, "last", reset=True)
-        joined_p = (
-            stages(m, self.joined, ways + 1, "joined", reset=False) if self.config.precise else None
-        )
+        joined_p = stages(m, self.joined, ways + 1, "joined", reset=False)
         copy = stages(m, register(m, last_p, "copy", reset=True), ways - 1, "copy")
         # Column j, copied j // N cycles after column 0, has that many places less to go.
         sources: list[list[int]] = [[] for _ in range(columns - ways + 1)]
@@ -127,9 +120,8 @@ class MatMul(Unit):
                 ab = a * b if i * columns + j < dsp_macs else lut_product(a, b)
                 product = register(m, ab, f"product_{i}_{j}")
                 before = Mux(first_p[group + 2], 0, sum_)
-                if joined_p is not None:
-                    joined = first_p[group + 2] & joined_p[group + 2]
-                    before = Mux(joined, sum_ >> HALF_BITS, before)
+                joined = first_p[group + 2] & joined_p[group + 2]
+                before = Mux(joined, sum_ >> HALF_BITS, before)
                 with m.If(valid_p[group + 2]):
                     m.d.sync += sum_.eq(before + product)
                 if j < places:

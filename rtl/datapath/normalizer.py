@@ -34,9 +34,7 @@ class Normalizer(Unit):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.layernorm = LayerNorm(
-            config.lanes, config.hidden, config.row_tiles, rms=config.rms_norm
-        )
+        self.layernorm = LayerNorm(config.lanes, config.hidden, config.row_tiles)
         self.ahead = self.layernorm.latency
         super().__init__(
             batch=In(Batch(config)),
@@ -76,9 +74,8 @@ class Normalizer(Unit):
             unit.shift.eq(norm.shift),
             unit.epsilon.eq(norm.epsilon),
             unit.available.eq(Mux(norm.flags.chained, tiles, complete)),
+            unit.rms.eq(norm.flags.logits),  # RMS is that bit
         ]
-        if config.rms_norm:  # RMS is the flag of LOGITS
-            m.d.comb += unit.rms.eq(norm.flags.logits)
         with m.If(self.row_tile_done):
             m.d.sync += complete.eq(complete + 1)
 

@@ -2,18 +2,15 @@
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, signed
 
-from rtl.datapath.requantize import MAX_LANES
 from rtl.interface.config import power_of_two
 from rtl.interface.ports.datapath import BiasPlace, ScoreColumn
 from rtl.interface.word import int16_word
 from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import Memory, WritePort
-from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register
 from rtl.primitives.saturate import saturate
 
-MAX_HEADS = 255
-MAX_ROW_TILES = 1024
+BESIDE = "buffer", "first", "last", "key", "place", "seen"  # what goes with a score
 
 
 class PositionBias(Unit):
@@ -34,12 +31,12 @@ class PositionBias(Unit):
     Parameters
     ----------
     lanes
-        Lanes, 2 to 64.
+        Lanes, 2 or more.
     heads
-        Heads whose bias there is room for, 1 to 255.
+        Heads whose bias there is room for.
     row_tiles
-        Row tiles of the longest sequence, 1 to 1024.
-    tokens, places, windows
+        Row tiles of the longest sequence.
+    tokens, places
         Of the softmax, see `ScoreColumn`.
 
     Attributes
@@ -48,11 +45,6 @@ class PositionBias(Unit):
         Cycles from place to score: 3.
     latency
         Cycles from score to o: 1.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
     """
 
     ahead = Memory.latency + 1
@@ -66,15 +58,11 @@ class PositionBias(Unit):
         *,
         tokens: int | None = None,
         places: int | None = None,
-        windows: bool = False,
     ) -> None:
-        self.lanes = check("PositionBias", "lanes", lanes, 2, MAX_LANES)
-        self.heads = check("PositionBias", "heads", heads, 1, MAX_HEADS)
-        self.row_tiles = check("PositionBias", "row_tiles", row_tiles, 1, MAX_ROW_TILES)
+        self.lanes, self.heads, self.row_tiles = lanes, heads, row_tiles
         self.head_words = power_of_two(2 * row_tiles)
         tokens = lanes * row_tiles if tokens is None else tokens
-        column = ScoreColumn(lanes, tokens, tokens if places is None else places, windows)
-        self.beside = ("buffer", "first", "last", "key", "place", *(["seen"] if windows else []))
+        column = ScoreColumn(lanes, tokens, tokens if places is None else places)
         super().__init__(
             write=In(
                 WritePort(range(self.heads * self.head_words), int16_word(lanes)),
@@ -117,7 +105,7 @@ class PositionBias(Unit):
 
         column = self.score
         m.d.comb += self.o.en.eq(register(m, column.en, "o_en", reset=True))
-        for name in self.beside:
+        for name in BESIDE:
             m.d.comb += getattr(self.o, name).eq(register(m, getattr(column, name), f"o_{name}"))
         for j, value in enumerate(values):
             total = column.data[j] + Mux(self.biased, value, 0)

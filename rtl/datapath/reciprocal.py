@@ -1,6 +1,8 @@
 """1 / S: normalise, look up a first estimate, one step of Newton's method."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Shape, Signal, signed, unsigned
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Const, Module, Mux, Shape, Signal, Value, signed, unsigned
 
 from golden.reciprocal import TABLE
 from rtl.primitives.members import In, Out, Unit
@@ -11,6 +13,22 @@ from rtl.primitives.pipeline import delay, register
 def bits_of(low: int, high: int) -> Shape:
     """The narrowest signed shape that holds low..high."""
     return signed(max((~low).bit_length() if low < 0 else 0, high.bit_length()) + 1)
+
+
+def normalised(m: Module, value: Value, stages: Sequence[Sequence[int]]) -> tuple[Value, Value]:
+    """A value shifted left by the steps that leave its highest bit in; and which were skipped.
+
+    A register behind each stage of steps. Of the second the highest bit is that of the first step.
+    """
+    width, skipped = len(value), Const(0, 0)
+    for stage, steps in enumerate(stages):
+        for step in steps:
+            small = ~value[width - step :].any()
+            value = Mux(small, value << step, value)[:width]
+            skipped = Cat(~small, skipped)
+        value = register(m, value, f"normalised{stage}")
+        skipped = register(m, skipped, f"exponent{stage}")
+    return value, skipped
 
 
 class NewtonStep(Unit):
@@ -98,19 +116,11 @@ class Reciprocal(Unit):
         ends = [((c << 12) - low * y0) >> 6 for y0, c in entries for low in (0, 4095)]
         error_shape = bits_of(min(ends), max(ends))
 
-        # Cycles 1 and 2: shift the leading one to bit 19.
-        u, e = self.i, Const(0, 0)
-        for stage, steps in enumerate(((16, 8), (4, 2, 1))):
-            for step in steps:
-                small = ~u[20 - step :].any()
-                u = Mux(small, u << step, u)[:20]
-                e = Cat(~small, e)
-            u = register(m, u, f"normalised{stage}")
-            e = register(m, e, f"exponent{stage}")
-        # e now holds, from its highest bit on, whether each step of 16, 8, ..., 1 was skipped:
-        # 31 minus the shift. The leading one's index is 19 minus the shift.
+        # Cycles 1 and 2: shift the leading one to bit 19. Its index is 19 minus the shift, and the
+        # skipped steps of 16, 8, ..., 1 are 31 minus it.
+        u, skipped = normalised(m, self.i, ((16, 8), (4, 2, 1)))
         exponent = Signal(5)
-        m.d.comb += exponent.eq(e - 12)
+        m.d.comb += exponent.eq(skipped - 12)
         # Cycles 3 and 4: the table. Cycle 5: operands of the multiplier.
         table = Rom(
             unsigned(12 + residual_shape.width),

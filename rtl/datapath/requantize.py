@@ -4,11 +4,9 @@ from amaranth.hdl import Cat, Const, Module, Signal, signed, unsigned
 from amaranth.lib import data
 
 from rtl.primitives.members import In, Out, Unit
-from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import register
 from rtl.primitives.saturate import saturate
 
-MAX_LANES = 64
 SHIFT_MAX = 47
 SATURATING_LATENCY = 5  # of RoundShift
 FITTING_LATENCY = 3
@@ -37,18 +35,10 @@ class RoundShift(Unit):
     ----------
     latency
         Cycles from i and s to o: 5, or 3 where the results fit.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
     """
 
     def __init__(self, width: int, bits: int, maximum: int, *, fits: bool = False) -> None:
-        self.bits = check("RoundShift", "bits", bits, 2, 32)
-        self.width = check("RoundShift", "width", width, bits + 9, 64)
-        self.maximum = check("RoundShift", "maximum", maximum, 1, width - 1)
-        self.fits = fits
+        self.bits, self.width, self.maximum, self.fits = bits, width, maximum, fits
         self.latency = FITTING_LATENCY if fits else SATURATING_LATENCY
         super().__init__(
             i=In(signed(width)),
@@ -104,17 +94,12 @@ class Requantize(Unit):
     ----------
     latency
         Cycles from acc, m and s to o: 8.
-
-    Raises
-    ------
-    ValueError
-        lanes is out of range.
     """
 
     latency = 3 + SATURATING_LATENCY
 
     def __init__(self, lanes: int) -> None:
-        self.lanes = check("Requantize", "lanes", lanes, 1, MAX_LANES)
+        self.lanes = lanes
         super().__init__(
             acc=In(data.ArrayLayout(signed(32), lanes)),
             m=In(data.ArrayLayout(unsigned(16), lanes), "Normalised multiplier, 2^15 and more."),

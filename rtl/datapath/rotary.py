@@ -8,13 +8,9 @@ from rtl.interface.config import power_of_two
 from rtl.interface.word import int8_word, int16_word
 from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import Memory, WritePort
-from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register
 from rtl.primitives.saturate import saturate
 
-MAX_LANES = 64
-MAX_PAIRS = 1024
-MAX_ROW_TILES = 1024
 SHIFT = 21  # 7 bits of u below the result's unit, 14 of cos and sin
 
 
@@ -33,11 +29,11 @@ class Rotary(Unit):
     Parameters
     ----------
     lanes
-        Lanes, 2 to 64.
+        Lanes, 2 or more.
     pairs
-        Pairs of channels of all tables, 1 to 1024.
+        Pairs of channels of all tables.
     row_tiles
-        R: row tiles of the longest sequence, 1 to 1024.
+        R: row tiles of the longest sequence.
 
     Attributes
     ----------
@@ -45,20 +41,13 @@ class Rotary(Unit):
         Cycles from row and channel to u: 3.
     latency
         Cycles from u to o: 5.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
     """
 
     ahead = Memory.latency + 1
     latency = 5
 
     def __init__(self, lanes: int, pairs: int, row_tiles: int) -> None:
-        self.lanes = check("Rotary", "lanes", lanes, 2, MAX_LANES)
-        self.channels = 2 * check("Rotary", "pairs", pairs, 1, MAX_PAIRS)
-        self.row_words = power_of_two(check("Rotary", "row_tiles", row_tiles, 1, MAX_ROW_TILES))
+        self.lanes, self.channels, self.row_words = lanes, 2 * pairs, power_of_two(row_tiles)
         super().__init__(
             write=In(
                 WritePort(range(self.channels * self.row_words), int16_word(lanes)),

@@ -4,7 +4,6 @@ from amaranth.hdl import Module, Mux, Signal
 
 from rtl.datapath.reciprocal import Reciprocal
 from rtl.primitives.members import In, Out, Unit
-from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register
 
 
@@ -30,7 +29,7 @@ class RowScale(Unit):
     latency = Reciprocal.latency + 3
 
     def __init__(self, bits: int = 20) -> None:
-        self.bits = check("RowScale", "bits", bits, 20, 21)
+        self.bits = bits
         super().__init__(
             sum=In(bits),
             m=In(16, "The multiplier of the tensor; steady while rows are on their way."),

@@ -1,9 +1,9 @@
 """1 / sqrt(V): normalise by pairs of bits, look up an estimate, one step of Newton's method."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 
 from golden.rsqrt import TABLE
-from rtl.datapath.reciprocal import NewtonStep, bits_of
+from rtl.datapath.reciprocal import NewtonStep, bits_of, normalised
 from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import READ_LATENCY, Rom
 from rtl.primitives.pipeline import delay, register
@@ -54,19 +54,11 @@ class Rsqrt(Unit):
         ]
         error_shape = bits_of(min(ends), max(ends))
 
-        # Cycles 1 to 4: shift the leading pair of bits to the top.
-        v, e = self.i, Const(0, 0)
-        for stage, steps in enumerate(((32,), (16,), (8,), (4, 2))):
-            for step in steps:
-                small = ~v[52 - step :].any()
-                v = Mux(small, v << step, v)[:52]
-                e = Cat(~small, e)
-            v = register(m, v, f"normalised{stage}")
-            e = register(m, e, f"exponent{stage}")
-        # e now holds, from its highest bit on, whether each step of 16, 8, ..., 1 pairs was
-        # skipped: 31 minus the pairs shifted. The exponent is 25 minus the pairs shifted.
+        # Cycles 1 to 4: shift the leading pair of bits to the top. The exponent is 25 minus the
+        # pairs shifted, and the skipped steps of 16, 8, ..., 1 pairs are 31 minus them.
+        v, skipped = normalised(m, self.i, ((32,), (16,), (8,), (4, 2)))
         exponent = Signal(5)
-        m.d.comb += exponent.eq(e - 6)
+        m.d.comb += exponent.eq(skipped - 6)
         u = v[34:]
         large = u[17]
         # Cycles 5 and 6: the table. Cycle 7: operands of the multipliers.

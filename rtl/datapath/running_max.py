@@ -3,9 +3,7 @@
 from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data
 
-from rtl.datapath.requantize import MAX_LANES
 from rtl.primitives.members import In, Out, Unit
-from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register
 
 LEAST = -(1 << 15)
@@ -23,31 +21,24 @@ class RunningMax(Unit):
     ----------
     lanes
         Lanes, 1 to 64.
-    by_lane
-        valid has a bit for each lane, for which the column counts.
 
     Attributes
     ----------
     latency
         Cycles from the last column to its maximum in o: 4.
-
-    Raises
-    ------
-    ValueError
-        lanes is out of range.
     """
 
     latency = 4
 
-    def __init__(self, lanes: int, *, by_lane: bool = False) -> None:
-        self.lanes = check("RunningMax", "lanes", lanes, 1, MAX_LANES)
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
         column = data.ArrayLayout(signed(16), lanes)
         super().__init__(
             en=In(1, "A column is present: first, last, buffer, valid and i belong to it."),
             buffer=In(1, "Where its maximum goes, after the last column."),
             first=In(1),
             last=In(1),
-            valid=In(lanes if by_lane else 1, "The column counts."),
+            valid=In(lanes, "A bit for each lane, for which the column counts."),
             i=In(column),
             o_buffer=In(1),
             o=Out(
@@ -69,8 +60,7 @@ class RunningMax(Unit):
         complete_buffer = delay(m, self.buffer, 3, "complete_buffer")
         for n in range(self.lanes):
             best = Signal(signed(16), name=f"best{n}", reset_less=True)
-            valid = self.valid[n] if len(self.valid) > 1 else self.valid
-            compared = register(m, Mux(valid, self.i[n], LEAST), f"compared{n}")
+            compared = register(m, Mux(self.valid[n], self.i[n], LEAST), f"compared{n}")
             decided = register(m, compared, f"decided{n}")
             above_best = register(m, compared > best, f"above_best{n}")
             above_last = register(m, compared > decided, f"above_last{n}")

@@ -6,9 +6,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
-from golden.model import TOKENS_MAX
 from golden.softmax import EXP2_TABLE
-from rtl.datapath.requantize import MAX_LANES
 from rtl.datapath.row_scale import RowScale
 from rtl.datapath.running_max import RunningMax
 from rtl.interface.ports.batch import MaskWrite
@@ -18,10 +16,8 @@ from rtl.interface.trace import SoftmaxTrace, sum_bits
 from rtl.interface.word import int16_word
 from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.memory import READ_LATENCY, Memory, Rom
-from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register
 
-MAX_TOKENS = TOKENS_MAX
 ARRIVAL_LATENCY = READ_LATENCY  # of a column, which waits for the attend bit of its key
 # A job waits for its maximum: it is there when the first score has been read, a cycle after that
 # job begins.
@@ -63,8 +59,10 @@ class Softmax(Unit):
         sum = sum of p over the keys
         row_m, row_s = the context's multiplier / sum          as in `RowScale`, lane after lane
 
-    docs/numerics.md section 6. Only bits 7 and up of T can reach p, so the table holds T >> 7,
-    and (T >> 7) >> i is p in halves; from i = 9 on p is zero.
+    docs/numerics.md section 6. A key is valid for a lane whose bit in `score.seen` is set, if its
+    attend bit is. A lane without one has the max -2^15, every p and the sum 0, and the row scale of
+    the sum 2^20, which `Reciprocal` takes 0 for. Only bits 7 and up of T can reach p, so the table
+    holds T >> 7, and (T >> 7) >> i is p in halves; from i = 9 on p is zero.
 
     A score column is one key of `lanes` queries. Columns of a buffer arrive in increasing order of
     their key, any number of cycles apart; the last one starts the pass over the keys
@@ -76,7 +74,7 @@ class Softmax(Unit):
 
         finished = max(t + 4, f) + keys + lanes + 21
 
-    Multipliers: 3. Memories: scores, 2 * tokens words of 16 * lanes + 1 bits; p, 2 * tokens words
+    Multipliers: 3. Memories: scores, 2 * tokens words of 17 * lanes bits; p, 2 * tokens words
     of 8 * lanes bits; the mask, places bits; a ROM of 256 x 9 bits for two lanes.
 
     Parameters
@@ -87,29 +85,15 @@ class Softmax(Unit):
         Most keys, 1 to 8192.
     places
         Attend bits, 1 to 16384: of all keys of several sequences. None: tokens.
-    windows
-        A key is valid for the lanes whose bit in `score.seen` is set; a word of the scores has a
-        bit for each lane. A lane for which none is has the max -2^15, every p and the sum 0, and
-        the row scale of the sum 2^20, which `Reciprocal` takes 0 for.
-
-    Raises
-    ------
-    ValueError
-        lanes, tokens or places is out of range.
     """
 
-    def __init__(
-        self, lanes: int, tokens: int, places: int | None = None, *, windows: bool = False
-    ) -> None:
-        self.windows = windows
-        self.lanes = check("Softmax", "lanes", lanes, 1, MAX_LANES)
-        self.tokens = check("Softmax", "tokens", tokens, 1, MAX_TOKENS)
+    def __init__(self, lanes: int, tokens: int, places: int | None = None) -> None:
         places = tokens if places is None else places
-        self.places = check("Softmax", "places", places, 1, 2 * MAX_TOKENS)
+        self.lanes, self.tokens, self.places = lanes, tokens, places
         super().__init__(
             mask=In(MaskWrite(places), "Not during an attention."),
             score=In(
-                ScoreColumn(lanes, tokens, places, windows),
+                ScoreColumn(lanes, tokens, places),
                 "With first a new maximum of the buffer begins.",
             ),
             context=In(Multiplier(), "Of the context, sampled with score.last."),
@@ -134,10 +118,9 @@ class Softmax(Unit):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.running_max = running_max = RunningMax(self.lanes, by_lane=self.windows)
-        bits = self.lanes if self.windows else 1
+        m.submodules.running_max = running_max = RunningMax(self.lanes)
         m.submodules.scores = scores = Memory(
-            data.StructLayout({"scores": int16_word(self.lanes), "attend": bits}), self._depth
+            data.StructLayout({"scores": int16_word(self.lanes), "attend": self.lanes}), self._depth
         )
         column = self._arrival(m, scores, running_max)
         run = self._jobs(m, column)
@@ -188,10 +171,8 @@ class Softmax(Unit):
         last = delay(m, self.score.last, ARRIVAL_LATENCY, "column_last")
         key = delay(m, self.score.key, ARRIVAL_LATENCY, "column_key")
         column = delay(m, self.score.data, ARRIVAL_LATENCY, "column")
-        valid = mask.read.data
-        if self.windows:
-            seen = delay(m, self.score.seen, ARRIVAL_LATENCY, "column_seen")
-            valid = Mux(valid, seen, 0)
+        seen = delay(m, self.score.seen, ARRIVAL_LATENCY, "column_seen")
+        valid = Mux(mask.read.data, seen, 0)
         m.d.comb += [
             scores.write.en.eq(en),
             scores.write.address.eq(self._address(key, buffer)),
@@ -264,8 +245,7 @@ class Softmax(Unit):
                 shared.append(table)
             m.d.comb += getattr(shared[-1], f"address{n % 2}").eq(distance[:8])
             halves = getattr(shared[-1], f"data{n % 2}")
-            attend = valid[n] if len(valid) > 1 else valid
-            near = delay(m, attend & (distance[8:] <= 8), READ_LATENCY, f"near{n}")
+            near = delay(m, valid[n] & (distance[8:] <= 8), READ_LATENCY, f"near{n}")
             shift = delay(m, distance[8:12], READ_LATENCY, f"shift{n}")
             halves = register(m, Mux(near, halves >> shift, 0), f"halves{n}")
             m.d.sync += p[n].eq((halves + 1) >> 1)

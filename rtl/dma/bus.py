@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 from cli.errors import UserError
 
@@ -14,7 +14,6 @@ from rtl.primitives.members import Bundle, In, Out
 DATA_BITS = (32, 64, 128, 256, 512)
 PAGE_BYTES = 4096
 """No burst crosses a multiple of this (AXI4, A3.4.1)."""
-MOST_CORES = 8
 INCR = 1
 NORMAL = 0b0011
 """ARCACHE: normal, non-cacheable, bufferable."""
@@ -34,10 +33,8 @@ class Bus:
         Most beats of a burst, a power of two of 1 to 256; all of them together have 4096 bytes or
         fewer. 16 is what AXI3 takes, too.
     outstanding
-        Most bursts that are asked for and have not come, of each core, a power of two of 2 to 64.
+        Most bursts that are asked for and have not come, a power of two of 2 to 64.
         Stream and rows have a buffer of burst * outstanding beats each.
-    cores
-        Accelerators that share the bus, 1 to 8.
 
     Raises
     ------
@@ -49,7 +46,6 @@ class Bus:
     address_bits: int = 32
     burst: int = 16
     outstanding: int = 8
-    cores: int = 1
 
     def __post_init__(self) -> None:
         if self.data_bits not in DATA_BITS:
@@ -62,8 +58,6 @@ class Bus:
             value = getattr(self, name)
             if not low <= value <= high or value & (value - 1):
                 raise UserError(f"{name} is {value}: it must be a power of two in {low}..{high}")
-        if not 1 <= self.cores <= MOST_CORES:
-            raise UserError(f"cores is {self.cores}: it must lie in 1..{MOST_CORES}")
 
     @property
     def data_bytes(self) -> int:
@@ -76,26 +70,13 @@ class Bus:
         return self.data_bytes.bit_length() - 1
 
     @property
-    def id_bits(self) -> int:
-        """Width of ARID and RID, which are a core's number."""
-        return max((self.cores - 1).bit_length(), 1)
-
-    @property
     def buffer(self) -> int:
         """Beats that may be asked for and not be taken, for stream and rows each."""
         return self.burst * self.outstanding
 
     def as_dict(self) -> dict[str, int]:
-        """The choices, for reports; of one core alone it is not said that it is one."""
-        chosen = asdict(self)
-        if self.cores == 1:
-            del chosen["cores"]
-        return chosen
-
-
-def one_core(bus: Bus) -> Bus:
-    """The bus as each core of it sees it."""
-    return replace(bus, cores=1)
+        """The choices, for reports."""
+        return asdict(self)
 
 
 def per_beat(bus: Bus, lanes: int) -> int:
@@ -113,7 +94,7 @@ class AxiRead(Bundle):
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(
-            arid=Out(bus.id_bits),
+            arid=Out(1),
             araddr=Out(bus.address_bits),
             arlen=Out(8),
             arsize=Out(3),
@@ -124,7 +105,7 @@ class AxiRead(Bundle):
             arqos=Out(4),
             arvalid=Out(1),
             arready=In(1),
-            rid=In(bus.id_bits),
+            rid=In(1),
             rdata=In(bus.data_bits),
             rresp=In(2),
             rlast=In(1),

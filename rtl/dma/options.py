@@ -11,22 +11,20 @@ from cli.errors import UserError
 from rtl.dma.bus import Bus
 
 
-def add_bus_options(parser: argparse.ArgumentParser, *, cores: bool = False) -> None:
-    """Add --dma, and one option for each field of Bus; --cores where several matter."""
+def add_bus_options(parser: argparse.ArgumentParser) -> None:
+    """Add --dma, and one option for each field of Bus."""
     group = parser.add_argument_group("memory side")
     group.add_argument(
         "--dma",
         action="store_true",
         help="the accelerator reads stream and rows from memory itself, as an AXI4 master",
     )
-    add_bus_sizes(group, "with --dma; ", cores=cores)
+    add_bus_sizes(group, "with --dma; ")
 
 
-def add_bus_sizes(parser: Any, when: str = "", *, cores: bool = False) -> None:
+def add_bus_sizes(parser: Any, when: str = "") -> None:
     """Add one option for each field of Bus, whose help begins with `when`."""
     for field in dataclasses.fields(Bus):
-        if field.name == "cores" and not cores:
-            continue
         what = f"{when}default: {field.default}"
         option = f"--{field.name.replace('_', '-')}"
         parser.add_argument(option, type=int, metavar="N", help=what)

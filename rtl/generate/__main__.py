@@ -27,8 +27,7 @@ Write a unit as Verilog, with a JSON of its ports, configuration and latency bes
 
 The accelerator comes as a package: rtl/, constraints/ (.sdc, .xdc, .lpf), memories/ (examples for
 an ASIC or AMD's XPM), software/ (C header of the registers), a self-checking bench, a FuseSoC core
-and a data sheet. With --dma it reads command stream and embedding rows from memory itself, and
---cores of them share the memory.
+and a data sheet. With --dma it reads command stream and embedding rows from memory itself.
 """
 EXAMPLES = """\
 examples:
@@ -38,7 +37,6 @@ examples:
   python -m rtl.generate accelerator --lanes 8 -o build/package --clock-mhz 125
   python -m rtl.generate accelerator --lanes 4 --trace --prefix small_
   python -m rtl.generate accelerator --dma --data-bits 128 -o build/package
-  python -m rtl.generate accelerator --dma --cores 2 --lanes 4
   python -m rtl.generate accelerator --fit build/bert-tiny-imdb build/mine --lanes 16
 """
 OUT = BUILD / "rtl"
@@ -72,7 +70,7 @@ def _parser() -> Parser:
     )
     add_fit(result)
     add_config_options(result)
-    add_bus_options(result, cores=True)
+    add_bus_options(result)
     return result
 
 

@@ -17,7 +17,7 @@ from cli.options import version
 from amaranth.lib import wiring
 
 from rtl.accelerator_dma import NAME as DMA
-from rtl.accelerator_dma import with_dma
+from rtl.accelerator_dma import AcceleratorDma
 from rtl.dma.bus import Bus
 from rtl.generate import library
 from rtl.generate.units import unit
@@ -150,7 +150,7 @@ def generated(
         )
     if bus is not None:
         refuse_dma(name)
-    component = unit(name).build(config) if bus is None else with_dma(config, bus)
+    component = unit(name).build(config) if bus is None else AcceleratorDma(config, bus)
     module = prefix + (name if bus is None else DMA)
     text = convert(component, module, trace=trace)
     traces = any(port.startswith(TRACE) for port, *_ in ports(component))

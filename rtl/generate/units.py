@@ -65,7 +65,7 @@ UNITS: dict[str, Unit] = {
         ),
         Unit(
             name="softmax",
-            build=lambda config: Softmax(config.lanes, config.tokens, windows=config.windows),
+            build=lambda config: Softmax(config.lanes, config.tokens),
             description="weights and row scales of a tile of queries, one key a cycle",
         ),
         Unit(
@@ -77,9 +77,7 @@ UNITS: dict[str, Unit] = {
         ),
         Unit(
             name="layernorm",
-            build=lambda config: LayerNorm(
-                config.lanes, config.hidden, config.row_tiles, rms=config.rms_norm
-            ),
+            build=lambda config: LayerNorm(config.lanes, config.hidden, config.row_tiles),
             description="layer normalisation of row tiles in two passes, one channel a cycle",
         ),
         Unit(

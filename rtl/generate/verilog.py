@@ -68,6 +68,8 @@ def port_name(signature: wiring.Signature, path: Sequence[str | int]) -> str:
 def ports(component: wiring.Component) -> Iterator[tuple[str, bool, object, Any]]:
     """(Verilog name, is an input, shape, value) of every port in `component`'s signature.
 
+    A member of no bits is none.
+
     Raises
     ------
     VerilogError
@@ -76,6 +78,8 @@ def ports(component: wiring.Component) -> Iterator[tuple[str, bool, object, Any]
     signature, seen = component.signature, set()
     for path, member, value in signature.flatten(component):
         name = port_name(signature, path)
+        if not Shape.cast(member.shape).width:
+            continue
         if name in seen:
             raise VerilogError(f"two ports would both be called {name}: rename one")
         seen.add(name)

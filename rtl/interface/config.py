@@ -198,11 +198,6 @@ class Config:
         return power_of_two(2 * self.row_tiles)
 
     @property
-    def has_apart(self) -> bool:
-        """Scores know how many row tiles their keys are from their queries, modulo those words."""
-        return bool(self.bias_heads) or self.windows
-
-    @property
     def weight_words(self) -> int:
         """Depth of one half of the weight double buffer, in each way.
 

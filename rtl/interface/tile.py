@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from amaranth.hdl import Cat, Const, ShapeLike, Value, unsigned
+from amaranth.hdl import Cat, Const, Value, unsigned
 from amaranth.lib import data
 
 from rtl.interface.config import Config
@@ -113,6 +113,7 @@ class Tag(data.StructLayout):
     """
 
     def __init__(self, config: Config) -> None:
+        turns = int(config.rotary_pairs > 0)
         super().__init__(
             {
                 "epilogue": Epilogue,
@@ -125,37 +126,26 @@ class Tag(data.StructLayout):
                 "score_last": unsigned(1),
                 "address": unsigned(address_bits(config)),
                 "columns": unsigned(config.tile_columns.bit_length()),
-                **(
-                    {"skipped": range(config.ways), "way": range(config.ways)}
-                    if config.ways > 1
-                    else {}
-                ),
+                "skipped": range(config.ways),
+                "way": range(config.ways),
                 "read": unsigned(address_bits(config)),
                 "gather": unsigned(1),
                 "lane": range(config.lanes),
                 "row": range(config.row_groups),
-                **({"head": range(config.bias_heads)} if config.bias_heads else {}),
-                **({"apart": range(config.bias_head_words)} if config.has_apart else {}),
-                **(_turned(config) if config.rotary_pairs else {}),
+                "head": range(config.bias_heads),
+                "apart": range(config.bias_head_words),
+                "turned": unsigned(turns),
+                "place": range(turns * config.row_tiles),
+                "pair": range(config.rotary_pairs),
+                "last_pair": range(config.rotary_pairs),
+                "begins": unsigned(turns),
+                "repeats": unsigned(turns),
                 "shift": unsigned(SHIFT_BITS),
-                **({"gated": unsigned(1)} if config.gated else {}),
+                "gated": unsigned(int(config.gated)),
                 "row_tile_done": unsigned(1),
                 "table_last": unsigned(1),
             }
         )
-
-
-def _turned(config: Config) -> dict[str, ShapeLike]:
-    """What rotary positions take."""
-    pairs = range(config.rotary_pairs)
-    return {
-        "turned": unsigned(1),
-        "place": range(config.row_tiles),
-        "pair": pairs,
-        "last_pair": pairs,
-        "begins": unsigned(1),
-        "repeats": unsigned(1),
-    }
 
 
 def last_drained(columns: Value, config: Config) -> Value:
@@ -199,7 +189,7 @@ class Tile(data.StructLayout):
             {
                 "a": Operand,
                 "a_address": unsigned(address_bits(config)),
-                **({"a_way": range(config.ways)} if config.ways > 1 else {}),
+                "a_way": range(config.ways),
                 "b": Operand,
                 "b_address": unsigned(address_bits(config)),
                 "length": unsigned(config.length_bits),
@@ -211,6 +201,7 @@ class Tile(data.StructLayout):
                 "row": unsigned(config.row_tiles.bit_length()),
                 "operation": unsigned(8),
                 "tag": Tag(config),
-                **({"low": unsigned(1), "joined": unsigned(1)} if config.precise else {}),
+                "low": unsigned(int(config.precise)),
+                "joined": unsigned(int(config.precise)),
             }
         )

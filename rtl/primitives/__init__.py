@@ -1,1 +1,1 @@
-"""Building blocks of every unit: registers, memories, and the check of parameters."""
+"""Building blocks of every unit: members, registers, memories and state machines."""

@@ -4,7 +4,9 @@ from types import EllipsisType
 from typing import Any
 
 from amaranth.lib import wiring
-from amaranth.lib.wiring import Flow, Member
+from amaranth.lib.wiring import Flow, Member, Signature
+
+NOTHING = Signature({})
 
 
 class _Way:
@@ -13,14 +15,20 @@ class _Way:
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
 
-    def __call__(self, shape: Any, doc: str | EllipsisType = "", *, init: Any = None) -> Member:
+    def __call__(
+        self, shape: Any, doc: str | EllipsisType = "", *, there: Any = True, init: Any = None
+    ) -> Member:
         """A member of a shape or a signature.
 
         doc
             What it is, beyond its name and its signature's docstring: a comment of the Verilog.
             `...` is the text of the member before, which is about both.
+        there
+            False: the configuration has none. It is of no bits then, and no port of the Verilog, so
+            that a unit has the same members in every configuration.
         """
-        member = Member(self.flow, shape, init=init)
+        absent = NOTHING if isinstance(shape, Signature) else 0
+        member = Member(self.flow, shape if there else absent, init=init)
         member.doc = doc
         return member
 

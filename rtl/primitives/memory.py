@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Module, Shape, ShapeLike, Signal
+from amaranth.hdl import Module, ShapeLike, Signal
 from amaranth.lib import memory
 
 from rtl.primitives.members import Bundle, In, Out, Unit
-from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay
 
 READ_LATENCY = 2
-MAX_WORDS = 1 << 24
 
 
 class ReadPort(Bundle):
@@ -51,7 +49,7 @@ class Memory(Unit):
     shape
         Shape of a word.
     depth
-        Words, 1 to 2^24.
+        Words.
     by_lane
         Lanes that are written apart: shape is an array of so many. 1: words are written whole.
 
@@ -59,18 +57,12 @@ class Memory(Unit):
     ----------
     latency
         Cycles from read.address to read.data: 2.
-
-    Raises
-    ------
-    ValueError
-        depth is out of range.
     """
 
     latency = READ_LATENCY
 
     def __init__(self, shape: ShapeLike, depth: int, by_lane: int = 1) -> None:
-        self.depth = check("Memory", "depth", depth, 1, MAX_WORDS)
-        self.shape, self.by_lane = shape, by_lane
+        self.shape, self.depth, self.by_lane = shape, depth, by_lane
         super().__init__(
             read=In(ReadPort(range(depth), shape)),
             write=In(WritePort(range(depth), shape, by_lane)),
@@ -102,24 +94,18 @@ class DistributedMemory(Unit):
     shape
         Shape of a word.
     depth
-        Words, 1 to 2^24.
+        Words.
 
     Attributes
     ----------
     latency
         Cycles from read.address to read.data: 0.
-
-    Raises
-    ------
-    ValueError
-        depth is out of range.
     """
 
     latency = 0
 
     def __init__(self, shape: ShapeLike, depth: int) -> None:
-        self.depth = check("DistributedMemory", "depth", depth, 1, MAX_WORDS)
-        self.shape = shape
+        self.shape, self.depth = shape, depth
         super().__init__(
             read=In(ReadPort(range(depth), shape)),
             write=In(WritePort(range(depth), shape)),
@@ -161,26 +147,12 @@ class Rom(Unit):
     ----------
     latency
         Cycles from address to data: 2.
-
-    Raises
-    ------
-    ValueError
-        ports is out of range, or an entry does not fit the shape.
     """
 
     latency = READ_LATENCY
 
     def __init__(self, shape: ShapeLike, init: Sequence[int], ports: int = 1) -> None:
-        self.ports = check("Rom", "ports", ports, 1, 2)
-        check("Rom", "number of entries", len(init), 1, MAX_WORDS)
-        width, signed = Shape.cast(shape).width, Shape.cast(shape).signed
-        minimum, maximum = (
-            (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
-        )
-        self.shape = shape
-        self.init = [
-            check("Rom", f"entry {i}", int(entry), minimum, maximum) for i, entry in enumerate(init)
-        ]
+        self.shape, self.init, self.ports = shape, init, ports
         members = {}
         for port in range(ports):
             members[f"address{port}"] = In(range(len(init)))

@@ -1,7 +1,6 @@
 // The accelerator with DMA and its memory, an AXI4 target for reads.
 //
-// Without rests it is exact, as sim/cycles/dma.py says. Where there are several ids, rests by seed also
-// have it give their beats in any order, each id's in its own. All that AXI forbids is a complaint.
+// Without rests it is exact, as sim/cycles/dma.py says. All that AXI forbids is a complaint.
 
 #pragma once
 
@@ -12,11 +11,9 @@
 
 class MemoryMachine : public Machine {
   public:
-    // `outstanding` bursts of each of `ids`.
-    MemoryMachine(uint32_t data_bytes, uint32_t burst, uint32_t outstanding, uint32_t ids)
-        : ids(ids), data_bytes_(data_bytes), burst_(burst), outstanding_(outstanding) {}
+    MemoryMachine(uint32_t data_bytes, uint32_t burst, uint32_t outstanding)
+        : data_bytes_(data_bytes), burst_(burst), outstanding_(outstanding) {}
 
-    const uint32_t ids;
     std::vector<uint8_t> memory;
     uint64_t latency = 1;
     uint64_t beats = 0, bursts = 0;     // given and taken so far
@@ -27,8 +24,6 @@ class MemoryMachine : public Machine {
     void rest(uint64_t of_seed) {
         address_rests_ = Stalls(of_seed != 0, of_seed);
         beat_rests_ = Stalls(of_seed != 0, of_seed + 1);
-        order_ = Random(of_seed);
-        mixed_ = of_seed != 0 && ids > 1;
     }
     // It keeps its words and forgets what it was asked for.
     void reset(uint32_t cycles) override {
@@ -43,14 +38,11 @@ class MemoryMachine : public Machine {
     void drive() override {
         Vtop& t = top;
         t.m_axi_arready = !address_rests_.rest();
-        if (!offered_) {
-            next_ = mixed_ ? any_id() : 0;
-            offered_ = next_ < queue_.size() && queue_[next_].from <= now && !beat_rests_.rest();
-        }
+        if (!offered_) offered_ = !queue_.empty() && queue_.front().from <= now && !beat_rests_.rest();
         t.m_axi_rvalid = offered_;
         if (!offered_) return;
-        const Beat& beat = queue_[next_];
-        t.m_axi_rid = beat.id;
+        const Beat& beat = queue_.front();
+        t.m_axi_rid = 0;
         t.m_axi_rlast = beat.last;
         t.m_axi_rresp = beat.response;
         if (beat.address + data_bytes_ <= memory.size())
@@ -68,7 +60,7 @@ class MemoryMachine : public Machine {
         before_ = one;
         if (!t.m_axi_rready) complain("RREADY is low");
         if (offered_) {
-            queue_.erase(queue_.begin() + ptrdiff_t(next_));
+            queue_.pop_front();
             offered_ = false;
             beats++;
         }
@@ -81,7 +73,7 @@ class MemoryMachine : public Machine {
     struct Beat {
         uint64_t from, address;
         bool last;
-        uint32_t response, id;
+        uint32_t response;
     };
     struct Address {
         uint64_t address;
@@ -94,9 +86,6 @@ class MemoryMachine : public Machine {
     const uint32_t data_bytes_, burst_, outstanding_;
     uint64_t asked_ = 0;
     std::deque<Beat> queue_;
-    size_t next_ = 0;  // of the queue, the one that is offered
-    Random order_{0};
-    bool mixed_ = false;
     bool offered_ = false, open_ = false;
     Address before_{};
     Stalls address_rests_, beat_rests_;
@@ -110,20 +99,12 @@ class MemoryMachine : public Machine {
         if (one.address / PAGE != (end - 1) / PAGE) complain("a burst crosses 4 KiB");
         if (end > memory.size()) complain("a read beyond the memory, at " + std::to_string(end));
         bursts++;
-        if (one.id >= ids) complain("a burst of id " + std::to_string(one.id));
+        if (one.id) complain("a burst of id " + std::to_string(one.id));
         uint32_t open = 1;
-        for (const Beat& beat : queue_) open += beat.last && beat.id == one.id;
+        for (const Beat& beat : queue_) open += beat.last;
         if (open > outstanding_) complain("too many bursts under way");
         for (uint32_t i = 0; i < one.length; i++, asked_++)
             queue_.push_back({now + latency + i, one.address + i * data_bytes_, i + 1 == one.length,
-                              asked_ == bad_beat ? bad_response : OKAY, one.id});
-    }
-    // The place of the first beat of an id that has some, drawn anew each time.
-    size_t any_id() {
-        const uint32_t first = uint32_t(order_.next() % ids);
-        for (uint32_t k = 0; k < ids; k++)
-            for (size_t at = 0; at < queue_.size(); at++)
-                if (queue_[at].id == (first + k) % ids) return at;
-        return queue_.size();
+                              asked_ == bad_beat ? bad_response : OKAY});
     }
 };

@@ -9,7 +9,6 @@ A C driver reaches the latest board of a library by its `bus_read` and `bus_writ
 
 from __future__ import annotations
 
-import copy
 import ctypes
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -17,10 +16,9 @@ from pathlib import Path
 
 from cli.errors import UserError
 
-from rtl.accelerator_dma import NAME, with_dma
+from rtl.accelerator_dma import NAME, AcceleratorDma
 from rtl.compile.image import Image
 from rtl.dma.bus import Bus
-from rtl.dma.share import CORE_ADDRESS_BITS
 from rtl.interface.config import Config
 from sim.design import Design, kept
 from sim.machine.machine import MOST, SLVERR, Machine
@@ -32,7 +30,7 @@ START, ABORT = 1, 2
 @cache
 def design_of(config: Config, bus: Bus) -> Design:
     """The Verilog of the accelerator with DMA, read back where its sources are unchanged."""
-    return kept(NAME, config, str(bus), lambda: with_dma(config, bus))
+    return kept(NAME, config, str(bus), lambda: AcceleratorDma(config, bus))
 
 
 class MemoryBoard(Machine):
@@ -44,7 +42,7 @@ class MemoryBoard(Machine):
 
     def __init__(self, program: Path, bus: Bus) -> None:
         self.bus = bus
-        numbers = map(ctypes.c_uint32, (bus.data_bytes, bus.burst, bus.outstanding, bus.cores))
+        numbers = map(ctypes.c_uint32, (bus.data_bytes, bus.burst, bus.outstanding))
         self._open(program, ctypes.c_size_t(BASE), *numbers)
 
     def show(self, offset: int, value: int) -> None:
@@ -55,12 +53,6 @@ class MemoryBoard(Machine):
     def accesses(self) -> tuple[int, int]:
         """How often a register was read, and written."""
         return self._call("reads"), self._call("writes")
-
-    def core(self, number: int) -> MemoryBoard:
-        """The same board as seen from one of several cores: its registers and its line."""
-        seen = copy.copy(self)
-        seen._offset, seen._lines = number << CORE_ADDRESS_BITS, 1 << number
-        return seen
 
     def hold(self, parts: Mapping[int, bytes]) -> None:
         """Fill the memory: bytes by their address, 255 between them, a beat more at the end."""

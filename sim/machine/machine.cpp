@@ -97,9 +97,9 @@ class Host : public Surrounded {
     void step(uint64_t cycles) {
         while (cycles--) cycle();
     }
-    bool until(uint64_t most, uint64_t lines) {
-        while (most-- && !(interrupts() & lines)) cycle();
-        return interrupts() & lines;
+    bool until_interrupt(uint64_t most) {
+        while (most-- && !interrupt()) cycle();
+        return interrupt();
     }
 
   private:
@@ -127,9 +127,9 @@ uint64_t machine_write(Host* host, uint32_t offset, uint32_t data, uint32_t stro
 }
 uint64_t machine_reset(Host* host, uint32_t cycles) { return guarded([&] { return host->reset(cycles), 0; }); }
 uint64_t machine_step(Host* host, uint64_t cycles) { return guarded([&] { return host->step(cycles), 0; }); }
-// Whether one of these interrupts is raised, bit k that of core k, after `most` cycles at the latest.
-uint64_t machine_until_interrupt(Host* host, uint64_t most, uint64_t lines) {
-    return guarded([&] { return host->until(most, lines); });
+// Whether the interrupt is raised after `most` cycles at the latest.
+uint64_t machine_until_interrupt(Host* host, uint64_t most) {
+    return guarded([&] { return host->until_interrupt(most); });
 }
 uint64_t machine_now(Host* host) { return host->now; }
 // The first complaint, "" when there is none; all are forgotten with that.
@@ -148,7 +148,7 @@ void machine_cover(Host* host, const char* path) {
 static uintptr_t bus_base = 0;
 
 static uint32_t offset_of(uintptr_t address) {
-    if (address < bus_base || address >= bus_base + 0x100 * bus->ids || address % 4)
+    if (address < bus_base || address >= bus_base + 0x100 || address % 4)
         bus->complain("a bus fault: nothing is at " + std::to_string(address));
     return uint32_t(address - bus_base);
 }
@@ -160,9 +160,9 @@ void bus_write(uintptr_t address, uint32_t value) {
     if (machine_write(bus, offset, value, 15) != OKAY)
         bus->complain("a bus fault: the write of " + std::to_string(value) + " to " + std::to_string(offset));
 }
-Host* machine_open(uintptr_t base, uint32_t data_bytes, uint32_t burst, uint32_t outstanding, uint32_t cores) {
+Host* machine_open(uintptr_t base, uint32_t data_bytes, uint32_t burst, uint32_t outstanding) {
     return guarded([&]() -> Host* {
-        bus = new Host(data_bytes, burst, outstanding, cores);
+        bus = new Host(data_bytes, burst, outstanding);
         bus_base = base;
         bus->reset(4);
         return bus;

@@ -38,9 +38,8 @@ class Machine {
     void complain(const std::string& text) {
         if (wrong.size() < 4) wrong.push_back(text + " in cycle " + std::to_string(now));
     }
-    // The lines, bit k that of core k; so called, since it is a word of some C++ compilers.
-    uint32_t interrupts() const { return top.__SYM__interrupt; }
-    bool interrupt() const { return interrupts(); }
+    // So called by Verilator, since it is a word of some C++ compilers.
+    bool interrupt() const { return top.__SYM__interrupt; }
     virtual void reset(uint32_t cycles) {
         top.rst = 1;
         registers.reset();

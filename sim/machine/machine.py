@@ -69,6 +69,10 @@ def _loaded(path: Path) -> ctypes.CDLL:
     return found
 
 
+def _address(register: str | int) -> int:
+    return REGISTER[register] if isinstance(register, str) else register
+
+
 class Machine:
     """An accelerator with streams, after power-up; ``program`` is what `library` gives for it.
 
@@ -77,9 +81,6 @@ class Machine:
     odd
         The client of the registers is odd (registers.h) and aborts what hangs.
     """
-
-    _offset = 0
-    _lines = 1
 
     def __init__(
         self, program: Path, config: Config, *, mutant: int = 0, odd: bool = False
@@ -121,16 +122,13 @@ class Machine:
         self._check(name)
         return found
 
-    def _address(self, register: str | int) -> int:
-        return self._offset + (REGISTER[register] if isinstance(register, str) else register)
-
     def read(self, register: str | int) -> int:
         """A register, by name or address."""
-        return self._call("read", self._address(register))
+        return self._call("read", _address(register))
 
     def write(self, register: str | int, value: int, strobe: int = 15) -> bool:
         """Whether the write of a register was accepted."""
-        return self._call("write", self._address(register), value, strobe) == OKAY
+        return self._call("write", _address(register), value, strobe) == OKAY
 
     def step(self, cycles: int) -> None:
         """Let time pass."""
@@ -138,7 +136,7 @@ class Machine:
 
     def until_interrupt(self, most: int = MOST) -> bool:
         """Let time pass until the line is raised, `most` cycles at most; whether it is."""
-        return bool(self._call("until_interrupt", most, self._lines))
+        return bool(self._call("until_interrupt", most))
 
     @property
     def interrupt(self) -> bool:

@@ -74,7 +74,7 @@ def _parser() -> Parser:
     what = "values or rows of each tensor for any other unit (default: %(default)s)"
     parser.add_argument("--limit", type=positive, default=LIMIT, metavar="N", help=what)
     parser.add_argument("-o", "--out", type=Path, metavar="DIR", help=f"default: {OUT}/UNIT")
-    add_bus_options(parser, cores=True)
+    add_bus_options(parser)
     return parser
 
 

@@ -5,7 +5,6 @@ module {{top}};
   parameter DIR = "vectors";  // where the files of $readmemh lie
   parameter integer SILENCE = {{silence}};  // cycles without a word or a write: the unit hangs
   localparam integer INFERENCES = {{inferences}};
-  localparam integer CORES = {{cores}};
 
   reg clk = 1'b0;
   reg rst = 1'b1;
@@ -27,17 +26,15 @@ module {{top}};
 
 {{wires}}
 {{unit}}
-  // Registers, by AXI4-Lite; those of core k lie from k * 256 on.
+  // Registers, by AXI4-Lite.
   reg [31:0] value;
   reg [31:0] taken;  // the cycle in which the latest write was
-  integer k, core;
+  integer k;
 
   task write_register(input [31:0] register, input [31:0] data);
     reg address_taken, data_taken;
-    reg [31:0] address;
     begin
-      address = register + 256 * core;
-      s_axi_awaddr = address[{{address_bits}}-1:0];
+      s_axi_awaddr = register[{{address_bits}}-1:0];
       s_axi_wdata = data;
       s_axi_wstrb = 4'hf;
       s_axi_awvalid = 1'b1;
@@ -54,7 +51,7 @@ module {{top}};
       end
       while (s_axi_bvalid !== 1'b1) @(negedge clk);
       if (s_axi_bresp !== 2'd0)
-        $fatal(1, "writing %0h to the register %0h in cycle %0d was answered with %0d", data, address,
+        $fatal(1, "writing %0h to the register %0h in cycle %0d was answered with %0d", data, register,
                cycle, s_axi_bresp);
       @(negedge clk);
       s_axi_bready = 1'b0;
@@ -63,10 +60,8 @@ module {{top}};
 
   task read_register(input [31:0] register);
     reg address_taken;
-    reg [31:0] address;
     begin
-      address = register + 256 * core;
-      s_axi_araddr = address[{{address_bits}}-1:0];
+      s_axi_araddr = register[{{address_bits}}-1:0];
       s_axi_arvalid = 1'b1;
       while (s_axi_arvalid) begin
         @(posedge clk);
@@ -78,7 +73,7 @@ module {{top}};
       while (s_axi_rvalid !== 1'b1) @(negedge clk);
       value = s_axi_rdata;
       if (s_axi_rresp !== 2'd0)
-        $fatal(1, "reading the register %0h in cycle %0d was answered with %0d", address, cycle,
+        $fatal(1, "reading the register %0h in cycle %0d was answered with %0d", register, cycle,
                s_axi_rresp);
       @(negedge clk);
       s_axi_rready = 1'b0;
@@ -97,20 +92,16 @@ module {{top}};
              SILENCE, cycle, inference);
   end
 
-  // The cycle in which each interrupt came.
-  wire [CORES-1:0] interrupts = interrupt;
-  reg [CORES-1:0] pending = {CORES{1'b0}};
-  reg [31:0] ended[0:CORES-1];
-  integer line;
+  // The cycle in which the interrupt came.
+  reg pending = 1'b0;
+  reg [31:0] ended;
   always @(posedge clk) begin
-    pending <= interrupts;
-    for (line = 0; line < CORES; line = line + 1)
-      if (interrupts[line] === 1'b1 && pending[line] !== 1'b1) ended[line] = cycle;
+    pending <= interrupt;
+    if (interrupt === 1'b1 && pending !== 1'b1) ended = cycle;
   end
 
-  reg [31:0] random, earlier, longest;
+  reg [31:0] random, earlier, counted, started;
   reg late;
-  reg [31:0] started[0:CORES-1];
   wire [31:0] compared = {{compared}};
 
   initial begin
@@ -123,42 +114,37 @@ module {{top}};
     for (k = 0; k < INFERENCES; k = k + 1) begin
       inference = k[15:0];
       earlier = compared;
-      for (core = 0; core < CORES; core = core + 1) begin
-        prepare;
-        // With stalls the streams come up to 31 cycles before the start, or after it.
-        random = bench_random::after(random);
-        late = stalls != 0 && random[5];
-        if (!late) supply;
-        if (stalls != 0 && !late) repeat ({27'd0, random[4:0]}) @(negedge clk);
-        write_register(32'h{{control}}, 32'd1);
-        started[core] = taken;
-        if (late) repeat ({27'd0, random[4:0]}) @(negedge clk);
-        if (late) supply;
-      end
-      longest = 32'd0;
-      for (core = 0; core < CORES; core = core + 1) begin
-        while (interrupts[core] !== 1'b1) @(negedge clk);
-        read_register(32'h{{status}});
-        if (value !== 32'd2)
-          $fatal(1, "inference %0d: status is %0h at the end, in cycle %0d: error %0d", k, value,
-                 cycle, value[11:8]);
-        // Busy from two cycles after the start was taken to the one before the interrupt.
-        read_register(32'h{{cycles}});
-        if (value !== ended[core] - started[core] - 2)
-          $fatal(1, "inference %0d: the register says %0d cycles, started in %0d, interrupt in %0d",
-                 k, value, started[core], ended[core]);
-        if (value > longest) longest = value;
-        collect;
-        write_register(32'h{{interrupt_pending}}, 32'd1);
-        if (interrupts[core] !== 1'b0)
-          $fatal(1, "inference %0d: the interrupt was acknowledged and stays, cycle %0d", k, cycle);
-      end
+      prepare;
+      // With stalls the streams come up to 31 cycles before the start, or after it.
+      random = bench_random::after(random);
+      late = stalls != 0 && random[5];
+      if (!late) supply;
+      if (stalls != 0 && !late) repeat ({27'd0, random[4:0]}) @(negedge clk);
+      write_register(32'h{{control}}, 32'd1);
+      started = taken;
+      if (late) repeat ({27'd0, random[4:0]}) @(negedge clk);
+      if (late) supply;
+      while (interrupt !== 1'b1) @(negedge clk);
+      read_register(32'h{{status}});
+      if (value !== 32'd2)
+        $fatal(1, "inference %0d: status is %0h at the end, in cycle %0d: error %0d", k, value,
+               cycle, value[11:8]);
+      // Busy from two cycles after the start was taken to the one before the interrupt.
+      read_register(32'h{{cycles}});
+      if (value !== ended - started - 2)
+        $fatal(1, "inference %0d: the register says %0d cycles, started in %0d, interrupt in %0d",
+               k, value, started, ended);
+      counted = value;
+      collect;
+      write_register(32'h{{interrupt_pending}}, 32'd1);
+      if (interrupt !== 1'b0)
+        $fatal(1, "inference %0d: the interrupt was acknowledged and stays, cycle %0d", k, cycle);
       finish = 1'b1;
       @(negedge clk);
       finish = 1'b0;
       @(negedge clk);
       if (compared == earlier) $fatal(1, "inference %0d: nothing was compared", k);
-      $display("inference %0d: %0d cycles, %0d values are golden's", k, longest, compared - earlier);
+      $display("inference %0d: %0d cycles, %0d values are golden's", k, counted, compared - earlier);
     end
     if (compared == 0) $fatal(1, "nothing was compared");
     $display("PASS: %0d values compared in %0d cycles", compared, cycle);

@@ -145,7 +145,6 @@ def accelerator_files(
         stalls=stalls,
         pauses="every stream with pauses of its own" if bus is None else "a memory with pauses",
         compared_ports="every trace port and the logits" if traced else "the logits",
-        cores=1 if bus is None else bus.cores,
         address_bits=ports["s_axi_awaddr"]["width"],
         around=around,
         moves=moves,
@@ -253,7 +252,7 @@ def _streams(config: Config, runs: Sequence[Run]) -> Surroundings:
 def _memory(
     config: Config, runs: Sequence[Run], *, bus: Bus, ports: Mapping[str, Any]
 ) -> Surroundings:
-    """A memory with streams and rows; core c plays the inferences from the c-th on."""
+    """A memory with streams and rows."""
     memory, jobs = Memory(bus), []
     for run, first in zip(runs, np.cumsum([0, *(len(x.inference.tokens) for x in runs)])):
         inference = run.inference
@@ -274,13 +273,6 @@ def _memory(
         "vectors/jobs.mem": hexadecimal([*jobs, (1 << 296) - 1], 296),
         "vectors/tokens.mem": tokens,
     }
-    checks, taken = [], ""
-    for core in range(bus.cores):
-        name = "logit" if bus.cores == 1 else f"logit_{core}"
-        order = [runs[(place + core) % len(runs)] for place in range(len(runs))]
-        checks.append(result_check(name, f"logit_passes && core == {core}", order))
-        if name != "logit":
-            taken += f"  wire [31:0] {name} = logit;\n"
     addresses = {register.name: f"{register.address:x}" for register in DMA_REGISTERS}
     used = (*KEPT, "token", "token_last", "token_room", "logits_waiting")
     given = {
@@ -290,8 +282,6 @@ def _memory(
         "BASE": f"64'h{memory.base:x}",
         "BEATS": memory.beats,
         "BURST": bus.burst,
-        "IDS": bus.id_bits,
-        "CORES": "CORES",
         "OUTSTANDING": bus.outstanding,
         "LATENCY": MEMORY_LATENCY,
     }
@@ -305,7 +295,7 @@ def _memory(
         tokens_words=tokens_words,
         fifo_words=fifo_words(config.tokens),
         logit_address=addresses["logit"],
-        logits=taken,
         **{name: addresses[name] for name in used},
     )
+    checks = [result_check("logit", "logit_passes", runs)]
     return files, around, "memory_moved || logit_passes", checks

@@ -1,10 +1,9 @@
   wire memory_moved;
-  wire [CORES-1:0] memory_idle;
+  wire memory_idle;
 
 {{memory}}
   // Of each inference: address (64 bits) and bytes of the stream, address (64) and bytes of the rows,
   // place of its first token and number of tokens, number of logits; {8'hff, ...} behind the last.
-  // Core c plays them from the c-th on.
   reg [295:0] jobs[0:INFERENCES];
   reg [295:0] job;
   reg [40:0] tokens[0:{{tokens_words}}];
@@ -22,7 +21,7 @@
   // Addresses and sizes.
   task prepare;
     begin
-      job = jobs[(k+core)%INFERENCES];
+      job = jobs[k];
       write_register(32'h{{model_address}}, job[255:224]);
       write_register(32'h{{model_address_high}}, job[287:256]);
       write_register(32'h{{model_bytes}}, job[223:192]);
@@ -44,8 +43,7 @@
   wire [31:0] logit = value;
   task collect;
     begin
-      job = jobs[(k+core)%INFERENCES];
-      if (!memory_idle[core])
+      if (!memory_idle)
         $fatal(1, "inference %0d has ended in cycle %0d and has not taken all beats", k, cycle);
       read_register(32'h{{token_room}});
       if (value !== 32'd{{fifo_words}})
@@ -63,4 +61,3 @@
       if (value !== 32'd0) $fatal(1, "inference %0d: %0d logits wait, all were read", k, value);
     end
   endtask
-{{logits}}

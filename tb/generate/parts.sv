@@ -160,8 +160,7 @@ endmodule
 // and {8'hff, ...} behind the last; a read of any other ends the simulation, as does a burst that breaks
 // a rule. Addresses are taken while earlier bursts are under way. Beats come one a cycle in the order
 // of the addresses, LATENCY cycles after the address at the earliest. With stalls an address waits in
-// one cycle of four, beats pause, and those of different cores come in any order. Where no beat is
-// offered, the data are noise.
+// one cycle of four, and beats pause. Where no beat is offered, the data are noise.
 module bench_memory #(
     parameter FILE = "",
     parameter integer WIDTH = 64,  // of a beat
@@ -169,9 +168,7 @@ module bench_memory #(
     parameter [63:0] BASE = 64'd0,
     parameter integer BEATS = 1,  // from BASE to the last that is held
     parameter integer BURST = 16,  // most beats of a burst
-    parameter integer IDS = 1,  // bits of an ID
-    parameter integer CORES = 1,  // whose number is the ID
-    parameter integer OUTSTANDING = 8,  // most bursts of a core under way
+    parameter integer OUTSTANDING = 8,  // most bursts under way
     parameter integer LATENCY = 8,
     parameter [31:0] STREAM = 32'd1
 ) (
@@ -179,7 +176,7 @@ module bench_memory #(
     input wire rst,
     input wire [31:0] stalls,  // seed of the pauses; 0: none
     input wire [31:0] cycle,
-    input wire [IDS-1:0] arid,
+    input wire arid,
     input wire [ADDRESS-1:0] araddr,
     input wire [7:0] arlen,
     input wire [2:0] arsize,
@@ -190,23 +187,22 @@ module bench_memory #(
     input wire [3:0] arqos,
     input wire arvalid,
     output wire arready,
-    output reg [IDS-1:0] rid,
+    output reg rid,
     output reg [WIDTH-1:0] rdata,
     output reg [1:0] rresp,
     output reg rlast,
     output reg rvalid,
     input wire rready,
     output reg moved,  // an address or a beat was taken
-    output reg [CORES-1:0] idle  // by core: no burst is under way
+    output reg idle  // no burst is under way
 );
   localparam [31:0] SIZE = WIDTH / 8;
   localparam [63:0] BYTES = {32'd0, SIZE};
   localparam integer WIDE = (WIDTH + 31) / 32;
-  localparam integer PLACES = CORES * OUTSTANDING;
 
   bench_sink #(
       .NAME("m_axi_ar"),
-      .WIDTH(IDS + ADDRESS + 25),
+      .WIDTH(ADDRESS + 26),
       .STREAM(STREAM)
   ) addresses (
       .clk(clk),
@@ -222,33 +218,27 @@ module bench_memory #(
   reg [WIDTH+7:0] word;
   reg [31:0] random;
   wire [32*WIDE-1:0] noise = {WIDE{random}};
-  // Bursts of each core, a ring: beat from BASE on, beats that are left, cycle of the address.
-  integer beat[0:PLACES-1], left[0:PLACES-1], asked[0:PLACES-1];
-  integer oldest[0:CORES-1], bursts[0:CORES-1];
-  integer core, other, slot, at;
+  // Bursts, a ring: beat from BASE on, beats that are left, cycle of the address.
+  integer beat[0:OUTSTANDING-1], left[0:OUTSTANDING-1], asked[0:OUTSTANDING-1];
+  integer oldest, bursts, slot;
   wire [63:0] address = {{(64 - ADDRESS) {1'b0}}, araddr};
   wire [63:0] beats = {56'd0, arlen} + 64'd1;
   wire [63:0] first = (address - BASE) / BYTES;
-  wire [31:0] asking = {{(32 - IDS) {1'b0}}, arid};
-  reg found, passed, granted, held;
-  reg [31:0] granted_first, granted_beats, granted_cycle, granted_core;
+  reg passed, granted, held;
+  reg [31:0] granted_first, granted_beats, granted_cycle;
 
   initial begin
     $readmemh(FILE, words);
     if (words[BEATS][WIDTH+7:WIDTH] !== 8'hff)
       $fatal(1, "%0s is missing or has not %0d words", FILE, BEATS + 1);
-    for (core = 0; core < CORES; core = core + 1) begin
-      oldest[core] = 0;
-      bursts[core] = 0;
-    end
-    rid = {IDS{1'b0}};
+    oldest = 0;
+    bursts = 0;
+    rid = 1'b0;
     rdata = {WIDTH{1'b0}};
     rresp = 2'd0;
     {rlast, rvalid, moved, passed, granted, held} = 6'b000001;
-    idle = {CORES{1'b1}};
+    idle = 1'b1;
     random = 32'd1;
-    granted_core = 32'd0;
-    core = 0;
   end
 
   // What is wrong with a burst.
@@ -265,15 +255,14 @@ module bench_memory #(
     if (!rst && rvalid && rready !== 1'b0 && rready !== 1'b1)
       $fatal(1, "m_axi_rready is unknown in cycle %0d", cycle);
     if (!rst && arvalid === 1'b1 && arready) begin
-      if (^{address, beats, asking} === 1'bx || arburst !== 2'd1) wrong;
-      if (64'd1 << arsize !== BYTES || address % BYTES != 0 || asking >= CORES) wrong;
+      if (^{address, beats, arid} === 1'bx || arburst !== 2'd1) wrong;
+      if (64'd1 << arsize !== BYTES || address % BYTES != 0 || arid) wrong;
       if (beats[31:0] > BURST || address % 64'd4096 + beats * BYTES > 64'd4096) wrong;
       if (address < BASE || first[63:31] != 33'd0 || first[31:0] + beats[31:0] > BEATS)
         $fatal(1, "memory: nothing is held at %0h, read in cycle %0d", araddr, cycle);
       granted_first <= first[31:0];
       granted_beats <= beats[31:0];
       granted_cycle <= cycle;
-      granted_core  <= asking;
     end
   end
 
@@ -284,55 +273,41 @@ module bench_memory #(
     end else begin
       random = bench_random::after(random);
       if (granted) begin
-        if (bursts[granted_core] == OUTSTANDING)
-          $fatal(1, "m_axi_ar: more than %0d bursts of ID %0d are under way in cycle %0d",
-                 OUTSTANDING, granted_core, cycle);
-        slot = granted_core * OUTSTANDING;
-        slot = slot + (oldest[granted_core] + bursts[granted_core]) % OUTSTANDING;
+        if (bursts == OUTSTANDING)
+          $fatal(1, "m_axi_ar: more than %0d bursts are under way in cycle %0d", OUTSTANDING, cycle);
+        slot = (oldest + bursts) % OUTSTANDING;
         beat[slot] = granted_first;
         left[slot] = granted_beats;
         asked[slot] = granted_cycle;
-        bursts[granted_core] = bursts[granted_core] + 1;
+        bursts = bursts + 1;
       end
       if (passed) begin
         rvalid = 1'b0;
-        slot = core * OUTSTANDING + oldest[core];
-        if (left[slot] == 0) begin
-          oldest[core] = (oldest[core] + 1) % OUTSTANDING;
-          bursts[core] = bursts[core] - 1;
+        if (left[oldest] == 0) begin
+          oldest = (oldest + 1) % OUTSTANDING;
+          bursts = bursts - 1;
         end
       end
       if (!rvalid) begin
-        // The core whose turn it is: of the oldest address, or any.
-        found = 1'b0;
-        for (other = 0; other < CORES; other = other + 1) begin
-          slot = other * OUTSTANDING + oldest[other];
-          if (bursts[other] > 0 && cycle - asked[slot] >= LATENCY)
-            if (!found || (stalls != 0 ? random[8+other] : asked[slot] < asked[at])) begin
-              found = 1'b1;
-              core  = other;
-              at = slot;
-            end
-        end
-        if (found && (stalls == 0 || random[1:0] != 2'd0)) begin
-          word = words[beat[at]];
+        if (bursts > 0 && cycle - asked[oldest] >= LATENCY && (stalls == 0 || random[1:0] != 2'd0)) begin
+          word = words[beat[oldest]];
           if (word[WIDTH+7:WIDTH] !== 8'ha5)
             $fatal(1, "memory: nothing is held at %0h, read in cycle %0d",
-                   BASE + beat[at] * BYTES, asked[at]);
+                   BASE + beat[oldest] * BYTES, asked[oldest]);
           rvalid = 1'b1;
-          rid = core[IDS-1:0];
+          rid = 1'b0;
           rdata = word[WIDTH-1:0];
-          rlast = left[at] == 1;
-          beat[at] = beat[at] + 1;
-          left[at] = left[at] - 1;
+          rlast = left[oldest] == 1;
+          beat[oldest] = beat[oldest] + 1;
+          left[oldest] = left[oldest] - 1;
         end
         if (!rvalid) begin
           rdata = noise[WIDTH-1:0];
           rlast = random[31];
-          rid   = random[IDS-1:0];
+          rid   = random[0];
         end
       end
-      for (other = 0; other < CORES; other = other + 1) idle[other] = bursts[other] == 0;
+      idle = bursts == 0;
     end
 endmodule
 

@@ -78,12 +78,8 @@ Command streams and embedding rows lie in `vectors/memory.mem`; the bench makes 
 it, with several reads under way and beats {latency} cycles after their address. Failures are a
 burst that breaks a rule of AXI4, a read of anything else, and a beat that comes after the end of
 its inference. Addresses, sizes and tokens (`vectors/jobs.mem`, `vectors/tokens.mem`) are written
-by AXI4-Lite. {cores}
+by AXI4-Lite.
 """
-CORES = """\
-All {cores} cores play at the same time; core k begins with the k-th inference of the
-list, counted from 0."""
-
 PINS = """\
 The unit has no streams: `vectors/pins.mem` holds cycle by cycle what the project's cocotb bench has
 given its inputs, and what it has read of its outputs while it held them to golden."""
@@ -106,8 +102,7 @@ def text(top: str, module: str, facts: Mapping[str, Any], rtl: Sequence[str]) ->
     bus, memory, example = facts["bus"], "", ""
     if facts["streams"]:
         if bus is not None:
-            cores = CORES.format(cores=bus.cores) if bus.cores > 1 else ""
-            memory = MEMORY.format(latency=MEMORY_LATENCY, cores=cores).replace(" \n", "\n")
+            memory = MEMORY.format(latency=MEMORY_LATENCY)
         surroundings = STREAMS.format(
             pauses="Every stream pauses and refuses" if bus is None else "The memory pauses",
             stalls=facts["stalls"] or 0,

@@ -10,7 +10,6 @@ import pytest
 
 from rtl.control.axi import ADDRESS, REGISTERS
 from rtl.dma.registers import DMA_REGISTERS
-from rtl.dma.share import CORE_ADDRESS_BITS
 from rtl.interface.command import MAGIC, VERSION
 from rtl.interface.operation import Error
 from rtl.registers.map import registers
@@ -84,7 +83,6 @@ def test_it_is_the_register_map(constants: dict[str, int]) -> None:
         assert constants[f"B2RTL_{name}"] == register.address
     assert constants["B2RTL_ID_VALUE"] == MAGIC
     assert constants["B2RTL_VERSION_VALUE"] == VERSION
-    assert constants["B2RTL_CORE_BYTES"] == 1 << CORE_ADDRESS_BITS
     shared = {"NONE": "OK"}
     errors = {e.name: constants[f"B2RTL_{shared.get(e.name, e.name)}"] for e in Error}
     assert errors == {error.name: error.value for error in Error}

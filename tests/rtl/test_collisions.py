@@ -4,15 +4,13 @@ Block RAMs of different makes return different things then. Here each memory ret
 the old word, and the benches must not notice.
 """
 
-import numpy as np
 import pytest
 
 from rtl.generate.verilog import PLAIN
 from rtl.interface.config import Config
 from sim.bench import run_bench
 from sim.design import described
-from tests.damage import mutated, replaced
-from tests.rtl.amaranth_ports import run_pipelined
+from tests.damage import mutated
 from tests.tiers import quick
 
 CONFIG = Config(lanes=4, tokens=32, hidden=32, ffn=48)
@@ -44,17 +42,3 @@ def test_no_unit_uses_a_collision(unit: str, tests: tuple[str, ...]) -> None:
     component = mutated("memory", *INVERTED, unit=unit, config=CONFIG)
     design = described(component, unit, CONFIG, lowering=PLAIN)
     run_bench(design, "icarus", variant="collisions", testcases=tests)
-
-
-def test_collisions_are_inverted() -> None:
-    """The memory of the test above does what it says."""
-    with replaced("memory", *INVERTED) as module:
-        memory = module.Memory(8, 4)
-    inputs = {
-        "write_en": np.array([1, 0, 1, 1]),
-        "write_address": np.array([2, 2, 2, 3]),
-        "write_data": np.array([5, 6, 7, 8]),
-        "read_address": np.array([1, 2, 2, 2]),
-    }
-    found = run_pipelined(memory, inputs, ("read_data",))["read_data"]
-    assert found.tolist() == [0, 5, 255 - 5, 7]

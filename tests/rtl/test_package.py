@@ -57,7 +57,7 @@ def test_the_banner() -> None:
     assert lines[2:] == ["// SPDX-License-Identifier: Apache-2.0", ""]
 
 
-@pytest.mark.parametrize("bus", [None, Bus(), Bus(cores=2)])
+@pytest.mark.parametrize("bus", [None, Bus()])
 def test_the_chapter_of_programming(bus: Bus | None) -> None:
     """Every register that it names is there, as is every error."""
     config = Config(lanes=4, columns=8, ffn=20)

@@ -16,7 +16,6 @@ from rtl.interface.tile import Tile
 from rtl.primitives.queues import OneDeepQueue
 from tests.damage import replaced
 from tests.rtl.formal import FLAT, READ, STATE_AS_PORTS, induced, proved, yosys
-from tests.tiers import quick
 
 CONFIG = Config(lanes=4)
 # From the first cycle on `started`, the unit has been reset and so has the model.
@@ -260,43 +259,14 @@ def test_crc(width: int, tmp_path: Path) -> None:
     assert proved(Crc(width), crc(width), tmp_path, before=STATE_AS_PORTS)
 
 
-@pytest.mark.parametrize(
-    ("file", "name", "formula", "old", "new"),
-    quick(
-        [
-            ("queues", "OneDeepQueue", ONE_DEEP, "valid.eq(0)", "valid.eq(self.i.valid)"),
-            ("queues", "OneDeepQueue", ONE_DEEP, "eq(~self.o.valid)", "eq(1)"),
-            ("tile_queue", "TileQueue", tiles(), "stays & (full | put)", "stays & put"),
-            ("tile_queue", "TileQueue", tiles(), "place, f", "self.i.payload, f"),
-            ("tile_queue", "TileQueue", tiles(), "known[1], known[0]", "known[0], known[1]"),
-            ("axi", "Registers", registers(), "m.Elif(self.s_axi.bready)", "m.Else()"),
-            ("axi", "Registers", registers(), "& ~self.s_axi.bvalid", ""),
-            ("axi", "Registers", registers(), "arready.eq(~self.s_axi.rvalid)", "arready.eq(1)"),
-            ("axi", "Registers", registers(), "awready.eq(~addressed)", "awready.eq(1)"),
-            ("axi", "Registers", registers(), "acknowledge | self.start", "acknowledge"),
-            ("axi", "Registers", registers(), "any() | ~strobe | ignored", "any() | ~strobe"),
-        ],
-        2,
-    ),
-)
-def test_a_fault_is_refuted(
-    file: str, name: str, formula: str, old: str, new: str, tmp_path: Path
-) -> None:
-    with replaced(file, (old, new)) as module:
-        unit = getattr(module, name)(*{"OneDeepQueue": (8,), "TileQueue": (CONFIG,)}.get(name, ()))
-    assert not induced(unit, formula, tmp_path)
+def test_a_fault_is_refuted(tmp_path: Path) -> None:
+    with replaced("queues", ("valid.eq(0)", "valid.eq(self.i.valid)")) as module:
+        unit = module.OneDeepQueue(8)
+    assert not induced(unit, ONE_DEEP, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("old", "new", "is_linear"),
-    [
-        ("if image >> bit & 1", "if image >> bit & 1 and bit != 6", True),
-        ("Cat(*terms).xor()", "Cat(*terms[1:]).xor() ^ (terms[0] & terms[1])", False),
-    ],
-)
-def test_a_fault_in_the_crc_is_refuted(old: str, new: str, is_linear: bool, tmp_path: Path) -> None:
-    with replaced("crc", (old, new)) as module:
-        assert linear(module.Crc(32), 32, tmp_path) == is_linear
-        formula = crc(32)
-        assert not is_linear or not proved(module.Crc(32), formula, tmp_path, before=STATE_AS_PORTS)
+def test_a_term_that_is_not_linear_is_seen(tmp_path: Path) -> None:
+    and_ = ("Cat(*terms).xor()", "Cat(*terms[1:]).xor() ^ (terms[0] & terms[1])")
+    with replaced("crc", and_) as module:
+        assert not linear(module.Crc(32), 32, tmp_path)

@@ -6,12 +6,9 @@ multiple of `burst` beats, which divides 4 KiB.
 
 from pathlib import Path
 
-import pytest
-
 from rtl.dma.bursts import Bursts
 from rtl.dma.bus import Bus
 from rtl.dma.reader import Reader
-from tests.damage import replaced
 from tests.rtl.formal import induced
 from tests.rtl.test_proofs_control import STARTED
 
@@ -129,27 +126,3 @@ def test_bursts(tmp_path: Path) -> None:
 def test_reader(tmp_path: Path) -> None:
     """Addresses wait unchanged, cross no 4 KiB, are few enough; beats go to who asked for them."""
     assert induced(Reader(BUS, (LANES, LANES)), READER, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("part", "old", "new"),
-    [
-        ("reader", "room & chosen", "room"),
-        *(
-            pytest.param(*fault, marks=pytest.mark.slow)
-            for fault in (
-                ("bursts", "bus.burst - (now.beat & (bus.burst - 1))", "bus.burst - 0 * now.beat"),
-                ("bursts", "left.eq(left - length)", "left.eq(left - bus.burst)"),
-                ("reader", "with m.If(axi.arready):", "with m.If(1):"),
-                ("reader", "(count != bus.outstanding)", "1"),
-                ("reader", "axi.rlast & head.end", "head.end"),
-            )
-        ),
-    ],
-)
-def test_a_fault_is_refuted(part: str, old: str, new: str, tmp_path: Path) -> None:
-    with replaced(part, (old, new)) as module:
-        bursts = part == "bursts"
-        unit = module.Bursts(BUS, LANES, 12) if bursts else module.Reader(BUS, (LANES, LANES))
-    assert not induced(unit, BURSTS if part == "bursts" else READER, tmp_path)

@@ -33,7 +33,6 @@ DESIGNS: dict[str, tuple[str, Config, Bus | None]] = {
     "4 x 16": ("accelerator", Config(lanes=4, columns=16, **TINY | {"hidden": 16}), None),
     "precise": ("accelerator", Config(lanes=4, precise=True, **TINY), None),
     "dma": ("accelerator", Config(lanes=4, **TINY), Bus()),
-    "two cores": ("accelerator", Config(lanes=4, **TINY), Bus(cores=2)),
 }
 QUICK = ("requantize", "layernorm", "softmax")
 EACH = pytest.mark.parametrize(

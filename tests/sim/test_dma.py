@@ -29,7 +29,7 @@ from sim.machine.board import ABORT, MemoryBoard, design_of
 from sim.machine.machine import library
 from tb.packing import token_words
 from tests.damage import replaced
-from tests.sim.dma_subjects import BUS, Subject, board_of, hold, limits, subjects, tagger
+from tests.sim.dma_subjects import BUS, Subject, board_of, limits, subjects, tagger
 from tests.sim.played import NOT_OPTIMISED
 from tests.tiers import quick
 
@@ -427,8 +427,7 @@ def test_a_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
         made = import_module("rtl.accelerator_dma")
         design = described(made.AcceleratorDma(limits(4), BUS), made.NAME, limits(4))
     variant = f"-fault-{list(FAULTS).index(fault)}"
-    board = MemoryBoard(library(design, variant, NOT_OPTIMISED), BUS)
-    hold(board, 4)
+    board = board_of(4, BUS, library(design, variant, NOT_OPTIMISED))
     board.pace(5)
     board.reset(2)
 

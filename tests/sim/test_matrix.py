@@ -7,7 +7,6 @@ batches, with sources that wait for each other and with sources that rest.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -108,11 +107,12 @@ def test_every_write_and_every_cycle(name: str, models: Sequence[str], turns: in
 
 @pytest.mark.slow
 def test_a_fault_is_seen() -> None:
-    """What only more columns than lanes have: `verify.mutate --columns 16` plays their mutants."""
-    config, fault = CONFIGS["4x16"], ("tile.a_way.eq(way)", "tile.a_way.eq(0)")
-    unit = mutated("walkers", fault, unit="accelerator", config=config)
-    program = library(described(unit, "accelerator", config), "-wide")
+    """Row tiles of X8 that do not lie in the ways in turn."""
+    config = CONFIGS["4x16"]
+    fault = ("m.d.sync += way.eq(way + 1)", "pass")
+    unit = mutated("normalizer", fault, unit="accelerator", config=config)
     given: list[Any] = list(work(config, MODELS, 0))
+    program = library(described(unit, "accelerator", config), "-fault")
     results = played(config, [one for one, *_ in given], program)
     said = [verdict(result, *of).problems for result, (_, *of) in zip(results, given, strict=True)]
-    assert re.search(r"values differ; first|: 0 of |not as predicted", str(said))
+    assert "values differ; first" in str(said)

@@ -58,11 +58,12 @@ def test_rows_as_long_as_there_are() -> None:
 @pytest.mark.slow
 def test_a_fault_of_the_last_place_is_found() -> None:
     """The last bit of Newton's residual is lost."""
-    unit, fault = "reciprocal", ("- product) >> 6, ", "- product) >> 7 << 1, ")
-    design = described(mutated(unit, fault, unit=unit, config=CONFIG), unit, CONFIG)
+    lost = ("- product) >> 6, ", "- product) >> 7 << 1, ")
+    unit = mutated("reciprocal", lost, unit="reciprocal", config=CONFIG)
+    design = described(unit, "reciprocal", CONFIG)
     ports = NativePorts(library(design, "-one-ulp"), design)
     with pytest.raises(Mismatch, match=r"r\[index"):
-        finish(check_stream(ports, *SWEEPS[unit]()))
+        finish(check_stream(ports, *reciprocal.every_value()))
 
 
 class CycleByCycle:

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from rtl.generate.verilog import PLAIN
 from rtl.interface.config import Config
-from sim.bench import run_bench
-from sim.design import generated
+from sim.bench import BenchError, run_bench
+from sim.design import described, generated
+from tests.damage import mutated
 from tests.tb.power_up import unknown
 from tests.tiers import quick
 
@@ -64,3 +66,26 @@ def test_unit(unit: str, simulator: str, config: Config, real_vectors: Path) -> 
     names = {test.name.partition("/")[0] for test in passed}
     assert names > NAMES.get(unit, set())
     assert ("real_reviews" in names) == vectors
+
+
+#: One fault a bench: the file, what stands there once, and what stands there instead.
+FAULTS = {
+    "requantize": ("requantize", "(halves + 1) >> 1", "halves >> 1"),
+    "activation": ("activation", "self.o[lane]", "self.o[(lane + 1) % self.lanes]"),
+    "reciprocal": ("reciprocal", "- (128 + j) * y0", "- (128 + j) * y0 + (j == 77)"),
+    "rsqrt": ("rsqrt", "Mux(large, u[:10], u[:9])", "u[:9]"),
+    "softmax": ("running_max", "(decided_first | Mux", "(Mux"),
+    "layernorm": ("operand", "saturate(rounded, 8)", "rounded[:8].as_signed()"),
+    "matmul": ("matmul", "(terms[6] - terms[7])", "(terms[6] + terms[7])"),
+    "position_bias": ("position_bias", "values[j - 1] if j", "values[j] if j"),
+}
+
+
+@pytest.mark.parametrize("unit", quick(FAULTS))
+def test_a_fault_is_seen(unit: str) -> None:
+    config = Config(lanes=4, **EVERY[unit])
+    file, *piece = FAULTS[unit]
+    component = mutated(file, (piece[0], piece[1]), unit=unit, config=config)
+    design = described(component, unit, config, lowering=PLAIN)
+    with pytest.raises(BenchError, match="values differ; first"):
+        run_bench(design, "icarus", variant="fault")

@@ -131,7 +131,7 @@ WRONG = [
         r"m_axis_logits_tlast\[lane 0, write 0, word 0\] in cycle \d+ is 1, golden says 0",
     ),
     (
-        "while (interrupts[core] !== 1'b1) @(negedge clk);", "repeat (40) @(negedge clk);",
+        "while (interrupt !== 1'b1) @(negedge clk);", "repeat (40) @(negedge clk);",
         "inference 0: status is 1 at the end",
     ),
     (

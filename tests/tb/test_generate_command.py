@@ -63,7 +63,6 @@ def test_the_command_plays_a_review(tmp_path: Path, capsys: pytest.CaptureFixtur
         (["matmul", "--stalls", "3"], "--stalls is for the accelerator: the pauses of matmul are"),
         (["matmul", "--lanes", "5"], "invalid choice: 5"),
         (["matmul", "--dma"], "--dma is for the accelerator: matmul reads no memory"),
-        (["accelerator", "--cores", "2"], "--cores is for the accelerator with --dma"),
         (["matmul", "--review", ""], "empty"),
         (["matmul", "--review", "x", "--no-review"], "not allowed with"),
         (["matmul", "--quantized", "nowhere"], "nowhere"),

@@ -28,7 +28,7 @@ PORTS = {
     "m_axis_request_": "row number of the flat embedding table",
     "s_axis_rows_": "the rows asked for, in that order; tlast with each row's last word",
     "m_axis_logits_": "int32 logits; tlast with the last of each sequence",
-    "m_axi_": "AXI4 read master: INCR bursts of whole beats, an ID for each core, none over 4 KiB",
+    "m_axi_": "AXI4 read master: INCR bursts of whole beats, one ID, none over 4 KiB",
     "interrupt": "level, active high: pending and enabled",
     TRACE: "every write of a named intermediate, for benches",
 }

@@ -14,7 +14,7 @@ from rtl.primitives.members import Bundle, In, Out
 class ScoreColumn(Bundle):
     """A column of scores: one key of N queries."""
 
-    def __init__(self, lanes: int, tokens: int, places: int, windows: bool = False) -> None:
+    def __init__(self, lanes: int, tokens: int, places: int) -> None:
         super().__init__(
             en=Out(1, "The others are valid."),
             buffer=Out(1, "Half of the softmax's double buffers."),
@@ -23,16 +23,7 @@ class ScoreColumn(Bundle):
             key=Out(range(tokens), "Of the sequence; increases within a row tile."),
             place=Out(range(places), "Of the key, for its attend bit."),
             data=Out(int16_word(lanes), "In 1/256 octaves."),
-            **(
-                {
-                    "seen": Out(
-                        lanes,
-                        "With windows: a bit for each lane whose query has the key in its window.",
-                    )
-                }
-                if windows
-                else {}
-            ),
+            seen=Out(lanes, "A bit for each lane whose query has the key in its window."),
         )
 
 
@@ -119,7 +110,7 @@ class GateRead(Bundle):
         super().__init__(
             en=Out(1),
             address=Out(address_bits(config)),
-            **({"way": Out(range(config.ways), "With several ways.")} if config.ways > 1 else {}),
+            way=Out(range(config.ways), "With several ways."),
             data=In(
                 activation_word(config.lanes, config.precise), "`Memory.latency` cycles later."
             ),

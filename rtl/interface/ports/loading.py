@@ -33,15 +33,7 @@ class ParameterWrite(Bundle):
             en=Out(1, "The half of the double buffer; it must be free."),
             buffer=Out(1, ...),
             plane=Out(range(PARAMETER_PLANES), "0..3 bias, 4 and 5 m, 6 s; the lowest byte first."),
-            **(
-                {
-                    "word": Out(
-                        range(config.ways), "With several ways: which N channels of the tile."
-                    )
-                }
-                if config.ways > 1
-                else {}
-            ),
+            word=Out(range(config.ways), "With several ways: which N channels of the tile."),
             data=Out(8 * config.lanes, "Byte i belongs to channel i of them."),
         )
 
@@ -113,9 +105,8 @@ class Limit(Bundle):
     """The longest sequence that the loaded model takes."""
 
     def __init__(self, config: Config) -> None:
-        hidden = {"hidden": Out(16, "With several ways: the model's.")} if config.ways > 1 else {}
         super().__init__(
             valid=Out(1, "From the check of the HEADER until the reset."),
             tokens=Out(16, "Valid with valid."),
-            **hidden,
+            hidden=Out(16, "With several ways: the model's.", there=config.ways > 1),
         )

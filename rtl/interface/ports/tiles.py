@@ -23,11 +23,7 @@ class Operands(Bundle):
             index=Out(config.length_bits, "Of the operand within its tile."),
             a=Out(Operand, "Sources and addresses; operand B is the words of all ways."),
             a_address=Out(address, ...),
-            **(
-                {"a_way": Out(range(config.ways), "With several ways: that of operand A.")}
-                if config.ways > 1
-                else {}
-            ),
+            a_way=Out(range(config.ways), "With several ways: that of operand A."),
             b=Out(Operand, ...),
             b_address=Out(address, ...),
             b_banks=Out(
@@ -35,18 +31,13 @@ class Operands(Bundle):
                 "A bit for each activation bank: operand B lies there. Low while the issuer is "
                 "quiet.",
             ),
-            **(
-                {
-                    "low": Out(
-                        1,
-                        "With wide operands: the activations' low halves count; the tile goes on "
-                        "from their sum.",
-                    ),
-                    "joined": Out(1, ...),
-                }
-                if config.precise
-                else {}
+            low=Out(
+                1,
+                "With wide operands: the activations' low halves count; the tile goes on "
+                "from their sum.",
+                there=config.precise,
             ),
+            joined=Out(1, ..., there=config.precise),
         )
 
 
