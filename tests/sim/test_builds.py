@@ -220,12 +220,3 @@ def test_an_old_verilator_on_path_is_passed_over(monkeypatch, tmp_path):
 def test_a_part_without_a_name_is_refused(component):
     with pytest.raises(VerilogError, match=r"has no name: accumulator\.U"):
         convert(component(named=False), "accumulator")
-
-
-@pytest.mark.slow
-def test_verilog_is_the_same_each_time_and_modules_have_plain_names(component):
-    text = convert(component(), "accumulator")
-    assert text == convert(component(), "accumulator")
-    assert "module accumulator_part(" in text
-    assert "  accumulator_part part (" in text
-    assert str(Path.cwd()) not in text
