@@ -1,13 +1,15 @@
-"""A client of the accelerator that nobody here wrote, on both simulators."""
+"""A client and a memory of the accelerator that nobody here wrote, on both simulators."""
 
 from pathlib import Path
 
 import pytest
 
+from rtl.dma.bus import Bus
 from rtl.generate.verilog import PLAIN
 from rtl.interface.config import Config
 from sim.bench import BenchError, run_bench
 from sim.design import described
+from sim.machine.board import design_of
 from tb.scenarios import SMALL_LIMITS
 from tests.damage import mutated
 
@@ -37,3 +39,16 @@ def test_a_deliberate_fault_is_seen() -> None:
     options = {"bench": BENCH, "testcases": ["a_start_while_busy"], "variant": "client"}
     with pytest.raises(BenchError, match="a_start_while_busy"):
         run_bench(design, "icarus", CONFIG, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("data_bits", [32, 64, 256])
+@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
+def test_a_foreign_memory(simulator: str, data_bits: int) -> None:
+    """Of the accelerator with DMA."""
+    config = Config(lanes=4, tokens=8, hidden=16, ffn=16, labels=4)
+    design = design_of(config, Bus(data_bits=data_bits, burst=8, outstanding=4))
+    bench = BENCH.with_name("bench_axi_memory.py")
+    results = run_bench(design, simulator, config, bench=bench, variant=str(data_bits))
+    names = ["aborts", "addresses", "bad_beats", "inferences", "resets"]
+    assert sorted(result.name for result in results) == names
