@@ -273,7 +273,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["--clock", "0"], "'0' is no clock: give MHz above 0, up to 10000"),
         (["--clock", "nan"], "'nan' is no clock"),
         (["--layers", "49"], "49 is out of range: it must be 1 to 48"),
-        (["--quantized", "nowhere"], "nowhere"),
         (["--layers", "2", "--quantized", "x"], "--layers 2 is for an encoder without a model"),
         (["--stream-bytes", "0"], "0 is out of range"),
         (["--part", "XC7A1"], "argument --part: invalid choice: 'XC7A1' (choose from"),

@@ -17,7 +17,6 @@ from sim.gates import __main__ as command
 from sim.gates import netlist as gates
 from sim.simulators import SimulatorError
 from sim.synth.tools import SynthesisError
-from tests.ending import refusal
 
 CONFIG = Config(lanes=4)
 
@@ -109,8 +108,3 @@ def test_without_yosys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gates, "find_spec", lambda name: None)
     with pytest.raises(SynthesisError, match="run `make setup-synth` first"):
         gates.cell_models()
-
-
-def test_an_unknown_unit(capsys: pytest.CaptureFixture[str]) -> None:
-    said = refusal(command.main, ["softmx"], capsys)
-    assert said.startswith("error: no unit is called 'softmx': choose one of requantize,")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from cli.command import Exit
-from cli.errors import Different
-
 import numpy as np
 import pytest
 
@@ -59,8 +56,6 @@ def test_the_report_tells_the_figures_and_the_first_problems() -> None:
     ("line", "message"),
     [
         (["--lanes", "5"], "invalid choice: 5 (choose from 4, 8, 16, 32, 64)"),
-        (["--data", "nowhere.csv"], "nowhere.csv"),
-        (["--model", "nowhere"], "nowhere"),
         (["--tokens", "1"], "leaves no room for the text"),
     ],
 )
@@ -83,20 +78,3 @@ def test_a_single_wrong_logit_fails(
     assert "mismatches                 1" in told
     assert "text 1 (12 tokens): logits are" in told
     assert told.endswith("FAILED\n")
-
-
-def test_a_hang_and_an_interruption_end_the_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail(error: type[BaseException]) -> None:
-        def raising(*_: object, **__: object) -> None:
-            raise error("no progress for 9 cycles")
-
-        monkeypatch.setattr(regress, "regress", raising)
-
-    fail(Different)
-    assert regress.main([]) == Exit.DIFFERENT
-    assert capsys.readouterr().err == "error: no progress for 9 cycles\n"
-    fail(KeyboardInterrupt)
-    assert regress.main([]) == 130
-    assert capsys.readouterr().err == "no progress for 9 cycles\n"

@@ -44,7 +44,6 @@ def ended(arguments: list[str]) -> int:
         (["--stream-bytes", "-1"], "-1 is out of range"),
         (["--row-latency", "0"], "0 is out of range: it must be 1 or more"),
         (["--lanes", "5"], "invalid choice: 5"),
-        (["--model", "nowhere"], "no checkpoint directory nowhere"),
         (["--quantized", "nowhere"], "--quantized nowhere holds no quantized model: calibrate"),
     ],
 )

@@ -238,7 +238,6 @@ def test_bert_base(tmp_path: Path) -> None:
         ("texts --shape 2,16,32", "unrecognized arguments: --shape 2,16,32"),
         ("texts --texts 0", "0 is out of range"),
         ("text --lanes 4", "unrecognized arguments: text"),
-        ("texts --data nowhere.csv", "nowhere.csv"),
         ("--tokens 513", "--tokens is 513: the model takes 1..512"),
     ],
 )

@@ -19,7 +19,6 @@ from sim.estimate.performance import example
 from sim.phases import work
 from sim.synth import __main__ as command
 from sim.synth import ecp5, place, tools
-from tests.ending import refusal
 from tests.sim.conftest import Accumulator
 
 LARGEST = PARTS[place.PART]
@@ -307,8 +306,3 @@ def test_the_slowest_register_to_register_path_is_read():
 def test_a_design_without_registers_is_refused():
     with pytest.raises(tools.SynthesisError, match="no path from register to register"):
         place.read_timing({"fmax": {}, "critical_paths": []}, seed=1)
-
-
-def test_an_unknown_unit_is_refused(capsys):
-    told = refusal(command.main, ["nonsense"], capsys)
-    assert told.startswith("error: no unit is called 'nonsense': choose one of")

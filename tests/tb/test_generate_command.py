@@ -65,7 +65,6 @@ def test_the_command_plays_a_review(tmp_path: Path, capsys: pytest.CaptureFixtur
         (["matmul", "--dma"], "--dma is for the accelerator: matmul reads no memory"),
         (["matmul", "--review", ""], "empty"),
         (["matmul", "--review", "x", "--no-review"], "not allowed with"),
-        (["matmul", "--quantized", "nowhere"], "nowhere"),
     ],
 )
 def test_the_command_refuses(
