@@ -20,10 +20,10 @@ from golden.linear import (
     wide_operand,
 )
 from golden.matmul import matmul
-from golden.model import Layer, Model, Norm
+from golden.model import FeedForward, Linear, Model, Norm
 from golden.requantize import requantize
 from golden.softmax import row_scale
-from golden.trace import Trace, record
+from golden.trace import Show, Trace, unseen
 
 Integers = np.ndarray | Sequence[int]
 
@@ -46,31 +46,8 @@ def run(
     every named intermediate. ValueError names a bad length, id, type or mask.
     """
     ids, types, attend = check_input(model, ids, types, attend)
-    shape = model.shape
-
-    x = embed(ids, types, model.embedding, shape.position_offset)
-    record(trace, "embedding.sum", x)
-    x8 = np.zeros(x.shape, np.int8)
-    if model.embedding.norm is not None:
-        x, x8 = normalize(x, model.embedding.norm, trace, "embedding")
-    if model.projection is not None:
-        x8 = x8[:, : model.inputs(0)]
-        x = record(trace, "projection.sum", residual(x, x8, model.projection, PROJECTION_SHIFT))
-
-    encoder_layer = post_norm_layer if shape.norm == "post" else pre_norm_layer
-    for i in range(shape.layers):
-        x, x8 = encoder_layer(x, x8, model, i, attend, trace)
-    if model.final_norm is not None:
-        _, x8 = normalize(x, model.final_norm, trace, "final")
-
-    y = record(trace, "pooled", pool(x8, attend, model))
-    for j, hidden in enumerate(model.head[:-1]):
-        y = record(trace, f"head.{j}", linear(y, hidden))
-    if model.head_norm is not None:
-        row = x if shape.pooling == "none" else x[0]
-        z = residual(row, y, in_stream(shape.hidden), PROJECTION_SHIFT)
-        _, y = normalize(record(trace, "head.sum", z), model.head_norm, trace, "head")
-    return record(trace, "logits", accumulate(y, model.head[-1]))
+    show = unseen if trace is None else trace.__setitem__
+    return walk(Ops(), model, ids, types, attend, show)
 
 
 def run_batch(
@@ -102,100 +79,145 @@ def run_batch(
     for length in lengths:
         part = slice(first, first + length)
         first += length
-        trace: Trace = None if traces is None else {}
+        trace: dict[str, np.ndarray] = {}
         logits.append(run(model, ids[part], types[part], attend[part], trace))
-        if traces is not None and trace is not None:
+        if traces is not None:
             traces.append(trace)
     return np.vstack(logits)
 
 
-def normalize(z: np.ndarray, norm: Norm, trace: Trace, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """LayerNorm and the operand made of it, recorded as name.norm and name.x8."""
-    x = record(trace, f"{name}.norm", layernorm(z, norm))
-    x8 = wide_operand(x) if norm.wide else operand(x, norm.operand_shifts)
-    return x, record(trace, f"{name}.x8", x8)
+class Ops:
+    """What the walk calls, by the plain functions, on one text: the specification.
 
-
-def post_norm_layer(
-    x: np.ndarray, x8: np.ndarray, model: Model, i: int, attend: np.ndarray, trace: Trace
-) -> tuple[np.ndarray, np.ndarray]:
-    """x = norm1(x + O(attention(x8))), x = norm2(x + FFN(x8)): the layer of BERT."""
-    layer, name = model.layers[i], f"layer.{i}"
-    assert layer.norm1 is not None
-    context = layer_attention(x8, model, i, attend, trace)
-    z = residual(x, context, layer.attention.o, layer.attention.residual_shift)
-    record(trace, f"{name}.attention.sum", z)
-    x, x8 = normalize(z, layer.norm1, trace, f"{name}.attention")
-
-    z = feed_forward(x, x8, layer, trace, name)
-    return normalize(z, layer.norm2, trace, f"{name}.ffn")
-
-
-def pre_norm_layer(
-    x: np.ndarray, x8: np.ndarray, model: Model, i: int, attend: np.ndarray, trace: Trace
-) -> tuple[np.ndarray, np.ndarray]:
-    """x = x + O(attention(norm1(x))), x = x + FFN(norm2(x)); the norms leave x as it is.
-
-    Without norm1 the attention reads x8, the operand of the norm that gave x.
+    Arrays are those of one text, [L, H], or have axes before these: the walk indexes none of them.
     """
-    layer, name = model.layers[i], f"layer.{i}"
-    if layer.norm1 is not None:
-        _, x8 = normalize(x, layer.norm1, trace, f"{name}.attention")
-    context = layer_attention(x8, model, i, attend, trace)
-    x = residual(x, context, layer.attention.o, layer.attention.residual_shift)
-    record(trace, f"{name}.attention.sum", x)
 
-    _, x8 = normalize(x, layer.norm2, trace, f"{name}.ffn")
-    return feed_forward(x, x8, layer, trace, name), x8
+    def embed(self, ids: np.ndarray, types: np.ndarray, model: Model) -> np.ndarray:
+        """The stream x, int16 [L, H]."""
+        return embed(ids, types, model.embedding, model.shape.position_offset)
+
+    def norm(self, z: np.ndarray, norm: Norm) -> tuple[np.ndarray, np.ndarray]:
+        """LayerNorm of z, int16 [L, H], and the operand x8 made of it."""
+        x = layernorm(z, norm)
+        return x, wide_operand(x) if norm.wide else operand(x, norm.operand_shifts)
+
+    def linear(self, x8: np.ndarray, layer: Linear) -> np.ndarray:
+        """An operand."""
+        return linear(x8, layer)
+
+    def gate(self, gate: np.ndarray, x8: np.ndarray, ffn: FeedForward) -> np.ndarray:
+        """The hidden operand of a gated network, by the gate's codes; these may be overwritten."""
+        assert ffn.gate_shift is not None
+        return gated(gate, linear16(x8, ffn.up), ffn.gate_shift)
+
+    def residual(self, x: np.ndarray, x8: np.ndarray, layer: Linear, shift: int) -> np.ndarray:
+        """The sum, int16 [L, H]; x may be overwritten."""
+        return residual(x, x8, layer, shift)
+
+    def attention(
+        self, x8: np.ndarray, model: Model, i: int, attend: np.ndarray, queries: int, show: Show
+    ) -> np.ndarray:
+        """The context of the first queries, an operand; what leads to it is shown."""
+        return attention(x8, model, i, attend, show)[:queries]
+
+    def pool(self, x8: np.ndarray, attend: np.ndarray, model: Model) -> np.ndarray:
+        """What the head reads, by the model's pooling.
+
+        "first": token 0, int8 [H]. "none": every token, masked ones too, int8 [L, H]. "mean": the
+        mean over the valid tokens, which is attention of one query with equal scores, int8 [H]; of
+        a wide operand that of the high halves.
+        """
+        if model.shape.pooling != "mean":
+            return x8[..., 0, :] if model.shape.pooling == "first" else x8
+        if model.mean_m is None or model.mean_s is None:
+            raise UserError("the model has no mean_m and mean_s; its pooling is 'mean'")
+        p = np.where(attend, 255, 0).astype(np.uint8)
+        row_m, row_s = row_scale(p.sum(dtype=np.int32), model.mean_m, model.mean_s)
+        return requantize(matmul(p[None], high_half(x8))[0], row_m, row_s)
+
+    def logits(self, y: np.ndarray, layer: Linear) -> np.ndarray:
+        """The accumulators, int32 [labels]."""
+        return accumulate(y, layer)
 
 
-def layer_attention(
-    x8: np.ndarray, model: Model, i: int, attend: np.ndarray, trace: Trace
+def walk(
+    ops: Ops,
+    model: Model,
+    ids: np.ndarray,
+    types: np.ndarray,
+    attend: np.ndarray,
+    show: Show = unseen,
+    whole: bool = True,
 ) -> np.ndarray:
-    """The context of layer i, int8 [L, heads * d], see `golden.attention`."""
-    layer, shape = model.layers[i], model.shape
-    return attention(
-        x8,
-        layer.attention,
-        shape.heads,
-        attend,
-        trace,
-        f"layer.{i}",
-        model.position_bias,
-        layer.window,
-        model.rotary_of(i),
-        shape.kv_heads,
-    )
+    """Logits by these operations; every named intermediate goes to show when it is there.
 
-
-def feed_forward(
-    x: np.ndarray, x8: np.ndarray, layer: Layer, trace: Trace, name: str
-) -> np.ndarray:
-    """z = x + down(table(up(x8))), gated z = x + down(table(gate(x8)) * up(x8)), int16 [L, H]."""
-    ffn = layer.ffn
-    hidden = linear(x8, ffn.activated)
-    if ffn.gate_shift is not None:
-        record(trace, f"{name}.ffn.gate", hidden)
-        hidden = gated(hidden, linear16(x8, ffn.up), ffn.gate_shift)
-    record(trace, f"{name}.ffn.hidden", hidden)
-    z = residual(x, hidden, layer.ffn.down, layer.ffn.residual_shift)
-    return record(trace, f"{name}.ffn.sum", z)
-
-
-def pool(x8: np.ndarray, attend: np.ndarray, model: Model) -> np.ndarray:
-    """What the head reads, by the model's pooling.
-
-    "first": token 0, int8 [H]. "none": every token, masked ones too, int8 [L, H]. "mean": the mean
-    over the valid tokens, which is attention of one query with equal scores, int8 [H]; of a wide
-    operand that of the high halves.
+    whole: every token of the last layer is computed, also where the head reads only the first.
     """
-    if model.shape.pooling != "mean":
-        return x8[0] if model.shape.pooling == "first" else x8
-    if model.mean_m is None or model.mean_s is None:
-        raise UserError("the model has no mean_m and mean_s; its pooling is 'mean'")
-    p = np.where(attend, 255, 0).astype(np.uint8)
-    row_m, row_s = row_scale(p.sum(dtype=np.int32), model.mean_m, model.mean_s)
-    return requantize(matmul(p[None], high_half(x8))[0], row_m, row_s)
+    shape = model.shape
+
+    def norm(z: np.ndarray, norm: Norm, name: str) -> tuple[np.ndarray, np.ndarray]:
+        x, x8 = ops.norm(z, norm)
+        show(f"{name}.norm", x)
+        show(f"{name}.x8", x8)
+        return x, x8
+
+    def add(x: np.ndarray, x8: np.ndarray, layer: Linear, shift: int, name: str) -> np.ndarray:
+        x = ops.residual(x, x8, layer, shift)
+        show(f"{name}.sum", x)
+        return x
+
+    x = ops.embed(ids, types, model)
+    show("embedding.sum", x)
+    x8 = x  # which nothing reads without a norm
+    if model.embedding.norm is not None:
+        x, x8 = norm(x, model.embedding.norm, "embedding")
+    if model.projection is not None:
+        x8 = x8[..., : model.inputs(0)]
+        x = add(x, x8, model.projection, PROJECTION_SHIFT, "projection")
+
+    for i, layer in enumerate(model.layers):
+        name, own, ffn = f"layer.{i}", layer.attention, layer.ffn
+        # Post-norm, the layer of BERT: x = norm1(x + O(attention(x8))), x = norm2(x + FFN(x8)).
+        # Pre-norm: x = x + O(attention(norm1(x))), x = x + FFN(norm2(x)); without norm1 the
+        # attention reads x8, the operand of the norm that gave x.
+        pre = shape.norm == "pre"
+        if pre and layer.norm1 is not None:
+            _, x8 = norm(x, layer.norm1, f"{name}.attention")
+        queries = ids.shape[-1]
+        if not whole and i == shape.layers - 1 and shape.pooling == "first":
+            queries, x = 1, x[..., :1, :]
+        context = ops.attention(x8, model, i, attend, queries, show)
+        show(f"{name}.context", context)
+        x = add(x, context, own.o, own.residual_shift, f"{name}.attention")
+        if pre:
+            _, x8 = norm(x, layer.norm2, f"{name}.ffn")
+        elif layer.norm1 is not None:
+            x, x8 = norm(x, layer.norm1, f"{name}.attention")
+
+        # down(table(up(x8))), gated down(table(gate(x8)) * up(x8))
+        hidden = ops.linear(x8, ffn.activated)
+        if ffn.gate is not None:
+            show(f"{name}.ffn.gate", hidden)
+            hidden = ops.gate(hidden, x8, ffn)
+        show(f"{name}.ffn.hidden", hidden)
+        x = add(x, hidden, ffn.down, ffn.residual_shift, f"{name}.ffn")
+        if not pre:
+            x, x8 = norm(x, layer.norm2, f"{name}.ffn")
+    if model.final_norm is not None:
+        _, x8 = norm(x, model.final_norm, "final")
+
+    y = ops.pool(x8, attend, model)
+    show("pooled", y)
+    for j, hidden_layer in enumerate(model.head[:-1]):
+        y = ops.linear(y, hidden_layer)
+        show(f"head.{j}", y)
+    if model.head_norm is not None:
+        row = x if shape.pooling == "none" else x[..., 0, :]
+        z = add(row, y, in_stream(shape.hidden), PROJECTION_SHIFT, "head")
+        _, y = norm(z, model.head_norm, "head")
+    logits = ops.logits(y, model.head[-1])
+    show("logits", logits)
+    return logits
 
 
 def check_input(

@@ -1,5 +1,7 @@
 """Linear layers: a matrix product, a bias, and one of three endings."""
 
+from functools import cache
+
 import numpy as np
 
 from golden.activation import lookup
@@ -72,6 +74,7 @@ def residual(x16: np.ndarray, x: np.ndarray, layer: Linear, shift: int) -> np.nd
     return saturate(round_shift(x16, shift) + linear16(x, layer), 16).astype(np.int16)
 
 
+@cache
 def in_stream(hidden: int) -> Linear:
     """y = 128 x of `hidden` channels, int16: codes in the residual stream before a norm."""
     return Linear(

@@ -1,12 +1,14 @@
 """The trace: every named intermediate of a run (names in docs/numerics.md section 9)."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 Trace = dict[str, np.ndarray] | None
+Show = Callable[[str, Any], object]
+"""Called with the name and the value of each intermediate, in the order of the computation."""
 
 
-def record(trace: Trace, name: str, value: np.ndarray) -> np.ndarray:
-    """Keep value under name when a trace is wanted; returns value."""
-    if trace is not None:
-        trace[name] = value
-    return value
+def unseen(name: str, value: Any) -> None:
+    """Keep nothing."""

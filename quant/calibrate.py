@@ -26,8 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golden import encoder, fast, store
-from golden.fast import integer
-from golden.fast.watching import TracedEngine
+from golden.fast import products
 from golden.model import Model
 from quant import which
 from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, load, say
@@ -162,7 +161,7 @@ def traced(
     spec, model = checkpoint.spec, quantized.model
     errors: dict[str, TensorError] = {}
     changes = np.zeros((len(model.layers), spec.heads))
-    engine = TracedEngine(model, integer.load())
+    engine = fast.Engine(model, products.load())
     plain = PLAIN
     for some in together(sorted(texts, key=lambda text: len(text.ids)), TRACED):
         floats: float_model.Trace = {}

@@ -6,7 +6,6 @@ Several of them may share one master and one target of registers.
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import connect, flipped
 
 from rtl.accelerator import Accelerator

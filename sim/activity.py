@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rtl.compile.program import Program
-from rtl.interface.command import Opcode
+from rtl.interface.isa import Opcode
 from rtl.interface.trace import Stall
 from tb.activity import Record
 

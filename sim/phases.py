@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rtl.compile.program import Program, Step
-from rtl.interface.command import Flag, Opcode, window_sides
+from rtl.interface.command import window_sides
 from rtl.interface.config import ceil_div
+from rtl.interface.isa import Flag, Opcode
 
 CLOCK_MHZ = 100
 """At which commands tell cycles as time, where no other clock is given."""

@@ -11,8 +11,9 @@ import numpy as np
 from golden.linear import high_half
 from rtl.compile.batches import check_lengths
 from rtl.compile.program import Program, Step
-from rtl.interface.command import Flag, Opcode, walked_keys, word_address
+from rtl.interface.command import walked_keys, word_address
 from rtl.interface.config import Config, ceil_div
+from rtl.interface.isa import Flag, Opcode
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ import numpy as np
 from golden.model import Model
 from rtl.compile.edit import Edit
 from rtl.compile.program import Program
-from rtl.interface.command import VERSION, Opcode, bank_address, descriptor_bytes
+from rtl.interface.command import VERSION, bank_address, descriptor_bytes
+from rtl.interface.isa import Opcode
 from rtl.interface.operation import Error
 from tb.case import Inference
 from tb.packing import ATTEND_BIT, ENDS_BIT, TYPE_BIT

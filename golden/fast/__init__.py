@@ -8,6 +8,6 @@ arrays here are containers of integers, with the proof of exactness where each i
 which the specification does not: pip install 'bert2rtl[quant]'.
 """
 
-from golden.fast.engine import Engine, run, run_batch
+from golden.fast.engine import Engine, run, run_batch, trace_batch
 
-__all__ = ["Engine", "run", "run_batch"]
+__all__ = ["Engine", "run", "run_batch", "trace_batch"]

@@ -32,9 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky
 
-from golden.fast import integer
-from golden.fast.exact import CODE, FLOAT32_EXACT
-from golden.fast.watching import WatchedEngine
+from golden.fast import Engine, products
+from golden.fast.products import CODE, FLOAT32_EXACT
 from golden.model import Model
 from quant.foreign.tokenizer import Tokens, together
 from quant.quantize.quantizers import Doubles, ToCodes, nearest_codes
@@ -87,11 +86,18 @@ class Moments:
 def watch(
     model: Model, texts: Sequence[Tokens], advance: Callable[[int], object] = lambda _: None
 ) -> Mapping[str, Moments]:
-    """The moments of every linear layer's operand by its name; ``advance`` hears of the tokens."""
+    """The moments of every linear layer's operand by its name; ``advance`` hears of the tokens.
+
+    Of a factorised embedding those of the channels that are read.
+    """
     found: defaultdict[str, Moments] = defaultdict(Moments)
-    engine = WatchedEngine(model, lambda name, x: found[name].add(x), integer.load())
+    engine = Engine(model, products.load())
+
+    def add(name: str, x: NDArray[np.float32]) -> None:
+        found[name].add(x[:, : model.inputs(0)] if name == "embedding.x8" else x)
+
     for some in together(sorted(texts, key=lambda text: len(text.ids)), TOKENS):
-        engine.run_batch([text.ids for text in some], [text.types for text in some])
+        engine.watch_batch(add, [text.ids for text in some], [text.types for text in some])
         advance(sum(len(text.ids) for text in some))
     return found
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from cli.command import run_command
 from cli.errors import Different, ToolError, UserError
@@ -18,25 +16,19 @@ from cli.options import Parser, add_json
 from cli.progress import stage
 
 from golden.identity import IDENTITY_BYTES, identity_of
-from golden.model import TOKENS_MAX, Model
+from golden.model import TOKENS_MAX
 from golden.store import DESCRIPTION as DESCRIPTION_FILE
 from golden.store import load
 from rtl.compile import MODEL
-from rtl.compile.fit import fixed_tokens, longest_sequence, sized
+from rtl.compile.account import violation
+from rtl.compile.fit import fixed_tokens, sized
 from rtl.compile.image import MAGIC as IMAGE_MAGIC
 from rtl.compile.image import Image, image_bytes, read_image
 from rtl.compile.program import compile_model, embedding_table, image_of
-from rtl.compile.unchecked import config_for, violations
-from rtl.interface.command import Flag, Opcode, decode, flags_byte, way_bits_of, window_sides
-from rtl.interface.config import (
-    Config,
-    array,
-)
+from rtl.interface.command import decode, window_sides
+from rtl.interface.config import Config, array
+from rtl.interface.isa import Opcode
 from rtl.interface.options import add_config_options, config_of, given, options_of
-from tb.packing import token_words
-
-if TYPE_CHECKING:
-    from quant.foreign.tokenizer import Tokens
 
 OUT = BUILD / "model.bin"
 DESCRIPTION = """\
@@ -44,8 +36,7 @@ Compile a quantized model to the command stream that an accelerator reads.
 
 Writes model.bin, the stream, and model.rows.bin, the flat embedding table that the accelerator's
 `request` port indexes: rows of whole words, tokens first, then the positions of each type. With
---image both go into one file with a header, for flash or memory. With --text the words of a text's
-tokens are printed as well, for a bench or a program of one's own.
+--image both go into one file with a header, for flash or memory.
 """
 EXAMPLES = """\
 examples:
@@ -55,7 +46,6 @@ examples:
   python -m rtl.compile --dump build/model.bin
   python -m rtl.compile --lanes 4 --image build/model.img
   python -m rtl.compile --check build/model.img
-  python -m rtl.compile --text "That movie was terrible!" --json build/model.json
 """
 
 
@@ -72,15 +62,15 @@ def listing(stream: bytes, names: dict[int, str] | None = None) -> Iterator[str]
     """
     lanes = width = 1
     for number, item in enumerate(decode(stream)):
-        if item.opcode is Opcode.HEADER:
-            lanes = item.values["lanes"]
-            width = lanes << way_bits_of(flags_byte(item.flags))
-        flags = "|".join(flag.name or "" for flag in Flag if flag in item.flags)
+        opcode = Opcode(item.opcode)
+        if opcode is Opcode.HEADER:
+            lanes, width = item.values["lanes"], item.columns
+        flags = "|".join(flag.name or "" for flag in item.flags)
         shown = [f"{key}={_shown(key, value)}" for key, value in item.values.items()]
         payload = item.payload_bytes(lanes, width)
         parts = [
             f"{item.offset:>9}",
-            f"{item.opcode.name:<6}",
+            f"{opcode.name:<6}",
             f"{(names or {}).get(number, ''):<22}",
             *([flags] if flags else []),
             *shown,
@@ -117,18 +107,16 @@ def _dump(path: Path) -> None:
     data = path.read_bytes()
     if data[: len(IMAGE_MAGIC)] == IMAGE_MAGIC:
         raise UserError(f"{path} is an image, not a stream: `--check {path}` reads it")
-    with suppress(ValueError):  # sizes and opcodes behind a wrong CRC mean nothing
+    try:
         for line in listing(data):
             print(line)
-    try:
-        wrong = next((one.offset for one in decode(data) if not one.crc_good), None)
+            if line.endswith("CRC WRONG"):  # sizes and opcodes behind it mean nothing
+                raise Different(
+                    f"{path}: the CRC of the descriptor at byte {line.split()[0]} is wrong: it is "
+                    "damaged, or what stands before it; compile the stream again"
+                )
     except ValueError as error:
         raise UserError(f"{path}: {error}") from None
-    if wrong is not None:
-        raise Different(
-            f"{path}: the CRC of the descriptor at byte {wrong} is wrong: it is damaged, or what "
-            "stands before it; compile the stream again"
-        )
 
 
 def _parser() -> Parser:
@@ -154,8 +142,8 @@ def _parser() -> Parser:
         nargs="?",
         const="",
         metavar="FILE",
-        help="list the stream instead of writing it; with FILE, list that one and hold it to the "
-        "specification: 1 where it is broken",
+        help="list the stream instead of writing it; with FILE, list that one: 1 where a CRC is "
+        "wrong",
     )
     result.add_argument(
         "--image",
@@ -167,14 +155,11 @@ def _parser() -> Parser:
         "--check",
         type=Path,
         metavar="FILE",
-        help="check such a file and its stream, list its contents and stop",
+        help="check such a file and the rules of its stream, list its contents and stop",
     )
-    result.add_argument(
-        "--text", metavar="TEXT", help="print the words of its tokens, too, as they are sent"
-    )
-    result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
     add_json(result)
     add_config_options(result)
+    result.set_defaults(lanes=None, out=None)  # whether they were given
     return result
 
 
@@ -203,90 +188,51 @@ def _facts(image: Image, path: Path) -> dict[str, object]:
     }
 
 
-def _hold(stream: bytes, path: Path, config: Config) -> None:
-    """Print what the specification does not allow in a stream, a line each.
+def _alone(options: argparse.Namespace) -> None:
+    """Raise ValueError where an option stands beside one that leaves it without a meaning."""
+    of_compiler = [name for name, value in given(options).items() if value not in (None, False, 0)]
+    for reader, file in (("check", options.check), ("dump", options.dump)):
+        beside = [name for name in ("out", "image") if getattr(options, name)]
+        beside += ["dump"] if reader == "check" and options.dump is not None else []
+        beside += of_compiler if file else []
+        if file is not None and beside:
+            words = f"--{beside[0].replace('_', '-')}"
+            raise UserError(f"{words} has no meaning beside --{reader}: leave out one of the two")
+
+
+def _check(path: Path) -> dict[str, object]:
+    """Print what an image holds; the same for JSON.
 
     Raises
     ------
     Different
-        There is something.
+        Its stream breaks a rule.
     ValueError
-        It is no stream, or none that any hardware takes.
+        It is no image, or no hardware takes its stream.
     """
+    image = read_image(path.read_bytes())
+    figures = _facts(image, path)
     try:
-        found = list(violations(stream, config_for(stream, config)))
+        wrong = violation(image.stream)
     except ValueError as error:
         raise UserError(f"{path}: {error}") from None
-    for line in found:
-        print(f"wrong: {line}")
-    if found:
-        raise Different(
-            f"{path} breaks {len(found)} {'rule' if len(found) == 1 else 'rules'} of "
-            f"docs/architecture.md; the first: {found[0]}"
-        )
-
-
-def _input(
-    options: argparse.Namespace, model: Model, info: dict[str, Any], most: int
-) -> tuple[Model, Tokens | None, tuple[str, ...]]:
-    """The model with the rows that --text brings where it is a file, its tokens, the labels.
-
-    Raises
-    ------
-    ValueError
-        The model takes no text, or not this one.
-    """
-    # The packages of quant are needed here alone.
-    from quant.model.spec import TEXTS, inputs_of
-
-    if options.text is None:
-        if (read := inputs_of(info)) != TEXTS:
-            print(
-                f"note: rows come with each {read[:-1]}: those of the tokens are zeros here; "
-                "--text FILE puts those of one there",
-                file=sys.stderr,
-                flush=True,
-            )
-        return model, None, ()
-    from quant.quantized_model import QuantizedModel
-
-    if "spec" not in info:
-        raise UserError(f"{options.quantized} has no tokenizer for --text: calibrate again")
-    quantized = QuantizedModel.load(options.quantized, None, floats=False)
-    tokens = quantized.tokens(options.text, options.pair, most)
-    placed, (numbered,) = quantized.placed([tokens])
-    return placed.model, numbered, quantized.spec.labels
-
-
-def _words(tokens: Tokens | None, labels: tuple[str, ...]) -> dict[str, object]:
-    """Print the words of the tokens; they and the labels for JSON, nothing without them."""
-    if tokens is None:
-        return {}
-    words = [int(word) for word in token_words(tokens.ids, tokens.types)]
-    cut = f", {tokens.dropped:,} more cut" if tokens.dropped else ""
-    print(f"tokens: {len(words):,}{cut}; a packet of s_axis_tokens, tlast with the last")
-    for word, token, segment in zip(words, tokens.ids, tokens.types):
-        print(f"  0x{word:08x}  token {token}, type {segment}")
-    return {"words": words, "labels": list(labels)}
+    if wrong:
+        raise Different(f"{path} breaks a rule of docs/architecture.md: {wrong}")
+    return figures
 
 
 def _run(options: argparse.Namespace) -> int:
-    asked = config_of(options)
-    if options.pair is not None and options.text is None:
-        raise UserError("--pair is a second text: give the first by --text")
-    if options.text is not None and (options.check or options.dump is not None):
-        raise UserError("--text goes with a stream that is written: leave out --check and --dump")
+    _alone(options)
     if options.check:
-        image = read_image(options.check.read_bytes())
-        figures = _facts(image, options.check)
+        figures = _check(options.check)
         if options.json:
             write_json(options.json, figures)
-        _hold(image.stream, options.check, asked)
         return 0
     if options.dump:
         _dump(Path(options.dump))
-        _hold(Path(options.dump).read_bytes(), Path(options.dump), asked)
         return 0
+    options.lanes, options.out = options.lanes or Config.lanes, options.out or OUT
+    config_of(options)  # what it refuses is said first
     if not (options.quantized / DESCRIPTION_FILE).is_file():
         raise UserError(
             f"--quantized {options.quantized} holds no quantized model: calibrate first, "
@@ -294,14 +240,14 @@ def _run(options: argparse.Namespace) -> int:
         )
     model, info = load(options.quantized)
     config = sized([model], given(options), fixed_tokens(model, info))
-    model, tokens, labels = _input(options, model, info, longest_sequence(model, config))
+    if (info.get("spec") or {}).get("given"):
+        print("note: the rows of the tokens are zeros: each input brings its own", file=sys.stderr)
     program = compile_model(model, config, whole_last_layer=options.whole_last_layer)
     stream = program.stream()
     if options.dump is not None:
         for line in listing(stream, {i: step.name for i, step in enumerate(program.steps)}):
             print(line)
         return 0
-    words = _words(tokens, labels)
     stage(f"for accelerators of at least {' '.join(options_of(config))}")
     if options.image:
         made = image_of(model, program)
@@ -309,7 +255,6 @@ def _run(options: argparse.Namespace) -> int:
         if read_image(options.image.read_bytes()) != made:
             raise ToolError(f"{options.image}: what was written cannot be read back")
         figures = _facts(made, options.image) | {"configuration": config.as_dict()}
-        figures |= words
         if options.json:
             write_json(options.json, figures)
         return 0
@@ -335,7 +280,6 @@ def _run(options: argparse.Namespace) -> int:
         f"takes up to {program.tokens:,} tokens on {array(config.lanes, config.tile_columns)}, or "
         f"sequences of together {program.row_tiles:,} row tiles of {config.lanes} tokens"
     )
-    figures |= words
     if options.json:
         write_json(options.json, figures)
     folder = ("--quantized", options.quantized) if options.quantized else ()

@@ -1,315 +1,275 @@
 """The rules of the command stream in docs/architecture.md: an account apart from the RTL.
 
-`rtl/control/rules.py` is the hardware that refuses; this looks back at a whole stream and says why.
-The fuzzer holds the two to each other, and `python -m rtl.compile --dump FILE` asks this one.
+`rtl/control/rules.py` is the hardware that refuses; this says why. The fuzzer holds the two to each
+other, and `python -m rtl.compile --check IMAGE` asks this one.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from cli.errors import UserError
 
 from golden.model import RMS_HIDDEN_MAX
-from rtl.interface.command import (
-    BANK_SHIFT,
-    BIAS_PLANES,
-    DESCRIPTOR_BYTES,
+from rtl.interface.command import BANK_SHIFT, MAGIC, VERSION, Descriptor, decode
+from rtl.interface.config import Config, ceil_div
+from rtl.interface.isa import (
+    ADDRESS,
     FIELDS,
-    MAGIC,
-    NORM_PLANES,
-    PARAMETER_PLANES,
-    ROTARY_PLANES,
-    TABLE_BYTES,
-    VERSION,
+    GATE_SHIFT_MAX,
+    NO_FLAGS,
+    OPCODE_NEEDS,
     Flag,
     Opcode,
-    flags_byte,
-    flags_of,
-    way_bits_of,
+    known_bits,
 )
-from rtl.interface.config import Config
-
-FIRST, TABLE, TRANSPOSED, RESIDUAL = Flag.FIRST_TILE, Flag.TABLE, Flag.TRANSPOSED, Flag.RESIDUAL
-CHAINED, BANK, LOGITS, SHIFTS = Flag.CHAINED, Flag.BANK, Flag.LOGITS, Flag.SHIFTS
-FLAGS = {
-    Opcode.NORM: FIRST | RESIDUAL | CHAINED | SHIFTS,
-    Opcode.LINEAR: FIRST | TABLE | TRANSPOSED | RESIDUAL | BANK | LOGITS,
-    Opcode.ATTEND: FIRST,
-}
-WIDE_FLAGS = {Opcode.LINEAR: Flag.WIDE, Opcode.TABLE: Flag.WIDE}
-"""What hardware with `precise` has beside them."""
-BIAS_FLAGS = {Opcode.HEADER: Flag.BIAS, Opcode.ATTEND: Flag.BIAS}
-"""What hardware with `bias_heads` has beside them."""
-WINDOW_FLAGS = {Opcode.HEADER: Flag.WINDOW, Opcode.ATTEND: Flag.WINDOW}
-"""What hardware with `windows` has beside them."""
-RMS_FLAGS = {Opcode.NORM: Flag.RMS}
-"""What hardware with `rms_norm` has beside them."""
-GATED_FLAGS = {Opcode.HEADER: Flag.GATED}
-"""What hardware with `gated` has beside them."""
-ROTARY_FLAGS = {Opcode.HEADER: Flag.ROTARY, Opcode.LINEAR: Flag.ROTARY}
-"""What hardware with `rotary_pairs` has beside them."""
+from rtl.interface.mechanisms import MECHANISMS
 
 
-@dataclass(frozen=True)
-class Descriptor:
-    """One of a stream."""
+@dataclass
+class State:
+    """What the descriptors so far have left.
 
-    offset: int
-    opcode: int
-    flags: int
-    values: Mapping[str, int]
-    crc_good: bool
+    asked, tokens
+        Flags of the HEADER, the model's longest sequence.
+    due
+        What the HEADER has announced and must come next.
+    embedded, tabled, computed
+        EMBED, a TABLE, a LINEAR with LOGITS was there.
+    norm, waiting
+        Flags of the latest NORM, and of the one that waits for its sum.
+    narrow
+        The latest sum is one of row tile 0 alone.
+    read
+        A LINEAR has read X8 since the latest NORM.
+    """
 
-    @property
-    def is_sum(self) -> bool:
-        """It writes X16 and is no NORM."""
-        residual = self.opcode == Opcode.LINEAR and bool(self.flags & RESIDUAL)
-        return self.opcode == Opcode.EMBED or residual
+    config: Config
+    begun: bool = False
+    asked: Flag = NO_FLAGS
+    tokens: int = 0
+    due: list[Opcode] = field(default_factory=list)
+    embedded: bool = False
+    tabled: bool = False
+    computed: bool = False
+    norm: Flag = NO_FLAGS
+    waiting: Flag | None = None
+    narrow: bool = False
+    read: bool = False
 
+    def accept(self, one: Descriptor) -> None:
+        """The descriptor acts."""
+        flags, first = one.flags, Flag.FIRST_TILE in one.flags
+        match one.opcode:
+            case Opcode.HEADER:
+                self.begun, self.asked, self.tokens = True, flags, one.values["tokens"]
+                self.due = [of for of in (Opcode.BIAS, Opcode.ROTARY) if Flag[of.name] in flags]
+            case Opcode.BIAS | Opcode.ROTARY:
+                del self.due[0]
+            case Opcode.TABLE:
+                self.tabled = True
+            case Opcode.NORM:
+                chained = Flag.CHAINED in flags
+                self.norm, self.waiting, self.read = flags, None if chained else flags, False
+                self.narrow |= chained and first
+            case Opcode.EMBED:
+                self.embedded, self.waiting = True, None
+            case Opcode.LINEAR:
+                self.read |= Flag.BANK not in flags
+                self.computed |= Flag.LOGITS in flags
+                if Flag.RESIDUAL in flags:
+                    self.waiting, self.narrow = None, first
 
-def read(data: bytes, offset: int, padding: int) -> Descriptor:
-    """The descriptor at `offset`, with so many zeros after it; the whole of it must be there."""
-    body = data[offset : offset + DESCRIPTOR_BYTES]
-    values, at = {}, 2
-    known = body[0] in set(Opcode)
-    for field in FIELDS[Opcode(body[0])] if known else ():
-        values[field.name] = int.from_bytes(body[at : at + field.bytes], "little")
-        at += field.bytes
-    good = zlib.crc32(data[: offset + 28]) == int.from_bytes(body[28:], "little")
-    good &= not any(data[offset + DESCRIPTOR_BYTES :][:padding])
-    flags = flags_of(Opcode(body[0]), body[1]) if known else body[1]
-    return Descriptor(offset, body[0], flags, values, good)
+    def misplaced(self, one: Descriptor) -> str:
+        """FORMAT: why it is no descriptor, or none that may come next; "" if it may."""
+        if one.opcode not in set(Opcode):
+            return f"opcode {one.opcode} is unknown, allowed are 1..9"
+        opcode, flags, known = Opcode(one.opcode), one.flags, known_bits(self.config)
+        if opcode not in known:
+            return f"{opcode.name} is known to hardware with {OPCODE_NEEDS[opcode]} alone"
+        if one.byte & ~known[opcode]:
+            return f"flags {one.byte:#04x}: {opcode.name} has only {known[opcode]:#04x}"
+        if (opcode == Opcode.HEADER) == self.begun:
+            return "HEADER comes first and once"
+        if self.due and opcode != self.due[0]:
+            return f"{self.due[0].name} is missing behind a HEADER with {self.due[0].name}"
+        if self.computed:
+            return "" if opcode == Opcode.END else "only END follows a LINEAR with LOGITS"
+        match opcode:
+            case Opcode.HEADER:
+                return self._header(one)
+            case Opcode.NORM:
+                return self._norm(flags)
+            case Opcode.EMBED if self.embedded:
+                return "EMBED comes once"
+            case Opcode.EMBED if self.waiting is None:
+                return "EMBED comes after its NORM"
+            case Opcode.BIAS if not self.due:
+                return "BIAS comes once, directly behind a HEADER with BIAS"
+            case Opcode.ROTARY if not self.due:
+                return (
+                    "ROTARY comes once, behind a HEADER with ROTARY and the BIAS, if there is one"
+                )
+            case Opcode.LINEAR if Flag.ROTARY in flags and Flag.ROTARY not in self.asked:
+                return "LINEAR with ROTARY comes after a HEADER with ROTARY"
+            case Opcode.ATTEND if Flag.BIAS in flags and Flag.BIAS not in self.asked:
+                return "ATTEND with BIAS comes after a BIAS"
+            case Opcode.ATTEND if Flag.WINDOW in flags and Flag.WINDOW not in self.asked:
+                return "ATTEND with WINDOW comes after a HEADER with WINDOW"
+            case Opcode.ATTEND | Opcode.LINEAR if not self.embedded:
+                return f"{opcode.name} comes after EMBED"
+            case Opcode.LINEAR:
+                return self._linear(one)
+            case Opcode.END:
+                return "END comes after a LINEAR with LOGITS"
+        return ""
 
+    def _header(self, one: Descriptor) -> str:
+        right = {"magic": MAGIC, "version": VERSION, "lanes": self.config.lanes}
+        for name, value in right.items():
+            if one.values[name] != value:
+                return f"{name} is {one.values[name]}: it must be {value}"
+        if one.columns != self.config.tile_columns:
+            return f"columns are {one.columns}: they must be {self.config.tile_columns}"
+        return ""
 
-def payload_bytes(descriptor: Descriptor, config: Config) -> int:
-    """Bytes after it, in whole words."""
-    n, width = config.lanes, config.stream_width
-    size = 0
-    match descriptor.opcode:
-        case Opcode.TABLE:
-            size = TABLE_BYTES << bool(descriptor.flags & Flag.WIDE)
-        case Opcode.NORM:
-            planes = NORM_PLANES + bool(descriptor.flags & SHIFTS)
-            size = -(-descriptor.values["channels"] // n) * planes * n
-        case Opcode.LINEAR:
-            tile = n if descriptor.flags & Flag.TRANSPOSED else width
-            tiles = -(-descriptor.values["columns"] // tile)
-            size = tiles * tile * (descriptor.values["length"] + PARAMETER_PLANES)
-        case Opcode.BIAS:
-            size = descriptor.values["heads"] * 2 * descriptor.values["row_tiles"] * BIAS_PLANES * n
-        case Opcode.ROTARY:
-            size = 2 * descriptor.values["pairs"] * descriptor.values["row_tiles"]
-            size *= ROTARY_PLANES * n
-    return -(-size // width) * width
-
-
-def misplaced(one: Descriptor, before: Sequence[Descriptor], config: Config) -> str:
-    """FORMAT: why it is no descriptor, or none that may follow those before it; "" if it may."""
-    if one.opcode not in set(Opcode):
-        return f"opcode {one.opcode} is unknown, allowed are 1..9"
-    opcode = Opcode(one.opcode)
-    known = FLAGS.get(opcode, Flag(0))
-    known |= WIDE_FLAGS.get(opcode, Flag(0)) if config.precise else Flag(0)
-    known |= BIAS_FLAGS.get(opcode, Flag(0)) if config.bias_heads else Flag(0)
-    known |= WINDOW_FLAGS.get(opcode, Flag(0)) if config.windows else Flag(0)
-    known |= RMS_FLAGS.get(opcode, Flag(0)) if config.rms_norm else Flag(0)
-    known |= GATED_FLAGS.get(opcode, Flag(0)) if config.gated else Flag(0)
-    known |= ROTARY_FLAGS.get(opcode, Flag(0)) if config.rotary_pairs else Flag(0)
-    if opcode == Opcode.HEADER:
-        known |= Flag(config.way_bits)
-    if opcode == Opcode.BIAS and not config.bias_heads:
-        return "BIAS is known to hardware with bias_heads alone"
-    if opcode == Opcode.ROTARY and not config.rotary_pairs:
-        return "ROTARY is known to hardware with rotary_pairs alone"
-    if one.flags & ~int(known):
-        given, has = flags_byte(Flag(one.flags)), flags_byte(known)
-        return f"flags {given:#04x}: {opcode.name} has only {has:#04x}"
-    if (opcode == Opcode.HEADER) != (not before):
-        return "HEADER comes first and once"
-    if opcode == Opcode.HEADER:
-        right = {"magic": MAGIC, "version": VERSION, "lanes": config.lanes}
-        wrong = (name for name, value in right.items() if one.values[name] != value)
-        found = next((f"{n} is {one.values[n]}: it must be {right[n]}" for n in wrong), "")
-        columns = config.lanes << way_bits_of(flags_byte(Flag(one.flags)))
-        if not found and columns != config.tile_columns:
-            return f"columns are {columns}: they must be {config.tile_columns}"
-        return found
-    asked = [of for of in (Opcode.BIAS, Opcode.ROTARY) if before[0].flags & Flag[of.name]]
-    due = asked[len(before) - 1 :][:1]
-    if due and opcode != due[0]:
-        return f"{due[0].name} is missing behind a HEADER with {due[0].name}"
-    if any(b.opcode == Opcode.LINEAR and b.flags & LOGITS for b in before):
-        return "" if opcode == Opcode.END else "only END follows a LINEAR with LOGITS"
-    embedded = any(b.opcode == Opcode.EMBED for b in before)
-    waiting = waiting_norms(before)
-    first = bool(one.flags & FIRST)
-    match opcode:
-        case Opcode.NORM:
-            norms = [b for b in before if b.opcode == Opcode.NORM]
-            if waiting:
-                return "a NORM waits for its sum already"
-            if one.flags & CHAINED and not (embedded and norms[-1].flags & RESIDUAL):
+    def _norm(self, flags: Flag) -> str:
+        if self.waiting is not None:
+            return "a NORM waits for its sum already"
+        if Flag.CHAINED in flags:
+            if not self.embedded or Flag.RESIDUAL not in self.norm:
                 return "a NORM with CHAINED follows a NORM with RESIDUAL and its sum"
-            since = before[before.index(norms[-1]) :] if one.flags & CHAINED else []
-            if any(b.opcode == Opcode.LINEAR and not b.flags & BANK for b in since):
+            if self.read:
                 return (
                     "a NORM with CHAINED stands behind a LINEAR that reads X8 of the NORM before it"
                 )
-            if first and not embedded:
-                return "the NORM of EMBED has no FIRST_TILE"
-            return _narrow(before, first)
-        case Opcode.EMBED if embedded:
-            return "EMBED comes once"
-        case Opcode.EMBED if len(waiting) != 1:
-            return "EMBED comes after its NORM"
-        case Opcode.BIAS if not due:
-            return "BIAS comes once, directly behind a HEADER with BIAS"
-        case Opcode.ROTARY if not due:
-            return "ROTARY comes once, behind a HEADER with ROTARY and the BIAS, if there is one"
-        case Opcode.LINEAR if one.flags & Flag.ROTARY and not before[0].flags & Flag.ROTARY:
-            return "LINEAR with ROTARY comes after a HEADER with ROTARY"
-        case Opcode.ATTEND if one.flags & Flag.BIAS and not before[0].flags & Flag.BIAS:
-            return "ATTEND with BIAS comes after a BIAS"
-        case Opcode.ATTEND if one.flags & Flag.WINDOW and not before[0].flags & Flag.WINDOW:
-            return "ATTEND with WINDOW comes after a HEADER with WINDOW"
-        case Opcode.ATTEND | Opcode.LINEAR if not embedded:
-            return f"{opcode.name} comes after EMBED"
-        case Opcode.LINEAR:
-            return _misplaced_linear(one, before, waiting)
-        case Opcode.END:
-            return "END comes after a LINEAR with LOGITS"
-    return ""
+        if Flag.FIRST_TILE in flags and not self.embedded:
+            return "the NORM of EMBED has no FIRST_TILE"
+        return self._narrow(flags)
 
+    def _narrow(self, flags: Flag) -> str:
+        """From the first sum or chained NORM of row tile 0 on, the others hold nothing new."""
+        if self.narrow and Flag.FIRST_TILE not in flags:
+            return "FIRST_TILE is missing: a sum or a NORM with CHAINED before it has it"
+        return ""
 
-def gate_of(one: Descriptor, before: Sequence[Descriptor]) -> int:
-    """The shift of a LINEAR's product, 0 where it has no gate or none is read."""
-    of_linear = one.opcode == Opcode.LINEAR and any(b.flags & Flag.GATED for b in before[:1])
-    return one.values["gate"] if of_linear else 0
+    def _linear(self, one: Descriptor) -> str:
+        flags, shaped = one.flags, Flag.TABLE | Flag.TRANSPOSED
+        if self._gate(one) and flags & ~(Flag.FIRST_TILE | Flag.WIDE):
+            return "LINEAR with a gate has no flags but FIRST_TILE and WIDE"
+        if Flag.ROTARY in flags and flags & (shaped | Flag.RESIDUAL | Flag.LOGITS):
+            return "LINEAR with ROTARY has no TABLE, TRANSPOSED, RESIDUAL or LOGITS"
+        if Flag.TABLE in flags and not self.tabled:
+            return "LINEAR with TABLE comes after a TABLE"
+        if Flag.BANK not in flags:
+            if self.waiting is not None:
+                return "LINEAR without BANK reads X8 while a NORM waits for its sum"
+            if wrong := self._narrow(flags):
+                return wrong
+            if Flag.WIDE in flags and Flag.SHIFTS in self.norm:
+                return "LINEAR with WIDE reads X8 of a NORM with SHIFTS: wide operands have none"
+        if Flag.RESIDUAL in flags:
+            if Flag.BANK not in flags or flags & (shaped | Flag.LOGITS):
+                return "LINEAR with RESIDUAL has BANK, and no TABLE, TRANSPOSED or LOGITS"
+            if self.waiting is None:
+                return "LINEAR with RESIDUAL comes after its NORM"
+            if (self.waiting ^ flags) & Flag.FIRST_TILE:
+                return "both a LINEAR with RESIDUAL and its NORM have FIRST_TILE, or none has"
+        elif Flag.LOGITS in flags and flags & shaped:
+            return "LINEAR with LOGITS has no TABLE and no TRANSPOSED"
+        return ""
 
+    def _gate(self, one: Descriptor) -> int:
+        """The shift of a LINEAR's product, 0 where it has no gate or none is read."""
+        return one.values["gate"] if Flag.GATED in self.asked else 0
 
-def waiting_norms(before: Sequence[Descriptor]) -> list[Descriptor]:
-    """The NORMs without CHAINED since the latest sum."""
-    since = before[max((n for n, b in enumerate(before) if b.is_sum), default=-1) + 1 :]
-    return [b for b in since if b.opcode == Opcode.NORM and not b.flags & CHAINED]
+    def exceeds(self, one: Descriptor) -> Iterator[str]:
+        """LIMIT: the fields that this configuration does not take."""
+        v, flags, config = one.values, one.flags, self.config
+        hidden, bank = config.hidden, config.bank_words
 
+        def within(low: int, high: int, *names: str) -> Iterator[str]:
+            for name in names:
+                if not low <= v[name] <= high:
+                    yield f"{name} is {v[name]}: it must lie in {low}..{high}"
 
-def _narrow(before: Sequence[Descriptor], first: bool) -> str:
-    """From the first sum or chained NORM of row tile 0 alone on, the others hold nothing new."""
-    narrow = any(
-        b.flags & FIRST and (b.is_sum or (b.opcode == Opcode.NORM and b.flags & CHAINED))
-        for b in before
-    )
-    wanted = "FIRST_TILE is missing: a sum or a NORM with CHAINED before it has it"
-    return wanted if narrow and not first else ""
-
-
-def _misplaced_linear(
-    one: Descriptor, before: Sequence[Descriptor], waiting: Sequence[Descriptor]
-) -> str:
-    flags, tables = one.flags, [b for b in before if b.opcode == Opcode.TABLE]
-    if gate_of(one, before) and flags & ~(FIRST | Flag.WIDE):
-        return "LINEAR with a gate has no flags but FIRST_TILE and WIDE"
-    if flags & Flag.ROTARY and flags & (TABLE | TRANSPOSED | RESIDUAL | LOGITS):
-        return "LINEAR with ROTARY has no TABLE, TRANSPOSED, RESIDUAL or LOGITS"
-    if flags & TABLE and not tables:
-        return "LINEAR with TABLE comes after a TABLE"
-    if not flags & BANK:
-        if waiting:
-            return "LINEAR without BANK reads X8 while a NORM waits for its sum"
-        if _narrow(before, bool(flags & FIRST)):
-            return _narrow(before, bool(flags & FIRST))
-        norms = [b for b in before if b.opcode == Opcode.NORM]
-        if flags & Flag.WIDE and norms[-1].flags & SHIFTS:
-            return "LINEAR with WIDE reads X8 of a NORM with SHIFTS: wide operands have none"
-    if flags & RESIDUAL:
-        if not flags & BANK or flags & (TABLE | TRANSPOSED | LOGITS):
-            return "LINEAR with RESIDUAL has BANK, and no TABLE, TRANSPOSED or LOGITS"
-        if len(waiting) != 1:
-            return "LINEAR with RESIDUAL comes after its NORM"
-        if (waiting[0].flags ^ flags) & FIRST:
-            return "both a LINEAR with RESIDUAL and its NORM have FIRST_TILE, or none has"
-    elif flags & LOGITS and flags & (TABLE | TRANSPOSED):
-        return "LINEAR with LOGITS has no TABLE and no TRANSPOSED"
-    return ""
-
-
-def exceeds(one: Descriptor, before: Sequence[Descriptor], config: Config) -> Iterator[str]:
-    """LIMIT: the fields that this configuration does not take."""
-    v, hidden, bank = one.values, config.hidden, config.bank_words
-
-    def within(low: int, high: int, *names: str) -> Iterator[str]:
-        for name in names:
-            if not low <= v[name] <= high:
-                yield f"{name} is {v[name]}: it must lie in {low}..{high}"
-
-    def inside(*names: str) -> Iterator[str]:
-        for name in names:
+        def inside(name: str) -> Iterator[str]:
             offset = v[name] & (1 << BANK_SHIFT) - 1
             if offset >= bank:
                 yield f"{name} has the offset {offset}: a bank has {bank} words"
 
-    match one.opcode:
-        case Opcode.HEADER:
-            yield from within(1, 65535, "tokens")
-            for name in ("hidden", "ffn", "labels"):
-                yield from within(1, getattr(config, name), name)
-        case Opcode.NORM:
-            most = min(hidden, RMS_HIDDEN_MAX) if one.flags & Flag.RMS else hidden
-            yield from within(1, most, "channels")
-            yield from within(1, 31, "shift")
-            yield from within(1, (1 << 50) - 1, "epsilon")
-        case Opcode.EMBED:
-            yield from within(1, hidden, "channels")
-            yield from within(1, (1 << 24) - 1, "token_rows")
-            tokens = before[0].values["tokens"] if before else 0
-            if v["offset"] + tokens > v["position_rows"]:
+        for known in FIELDS[Opcode(one.opcode)]:
+            if known.high == ADDRESS:
+                yield from inside(known.name)
+            else:
+                yield from within(known.low, known.highest(config), known.name)
+        match one.opcode:
+            case Opcode.NORM if Flag.RMS in flags:
+                yield from within(0, RMS_HIDDEN_MAX, "channels")
+            case Opcode.EMBED if v["offset"] + self.tokens > v["position_rows"]:
                 yield (
-                    f"offset {v['offset']} and the HEADER's {tokens} tokens are more than "
+                    f"offset {v['offset']} and the HEADER's {self.tokens} tokens are more than "
                     f"position_rows {v['position_rows']}"
                 )
-            yield from within(0, 1, "wide")
-        case Opcode.ATTEND:
-            yield from within(1, 255, "heads")
-            yield from within(1, hidden, "head_size")
-            yield from within(0, bank, "stride")
-            yield from inside("query", "key", "value", "context")
-            yield from within(1, 47, "score_s", "context_s")
-            if one.flags & Flag.BIAS:
-                yield from within(1, config.bias_heads, "heads")
-        case Opcode.BIAS:
-            yield from within(1, config.bias_heads, "heads")
-            yield from within(1, config.row_tiles, "row_tiles")
-        case Opcode.ROTARY:
-            yield from within(1, config.rotary_pairs, "pairs")
-            yield from within(1, config.row_tiles, "row_tiles")
-        case Opcode.LINEAR:
-            yield from within(1, max(hidden, config.ffn), "length")
-            yield from within(1, 65535, "columns")
-            yield from within(0, 15, "shift")
-            if gate_of(one, before):
-                yield from within(0, 31, "gate")
-            if one.flags & Flag.ROTARY:
-                pairs, odd = divmod(v["head_size"], 2)
-                if odd or not pairs:
-                    yield f"head_size is {v['head_size']}: with ROTARY it must be even, 2 or more"
-                if v["rotary"] + pairs > config.rotary_pairs:
-                    yield (
-                        f"rotary {v['rotary']} and the {pairs} pairs of a head are more than "
-                        f"rotary_pairs {config.rotary_pairs}"
-                    )
-            if one.flags & BANK:
-                yield from inside("source")
-                yield from within(0, 4 * bank, "source_stride")
-            else:
-                yield from within(0, hidden, "length", "source_stride")
-                yield from within(0, 0, "source")
-            if one.flags & RESIDUAL:
-                yield from within(0, hidden, "columns", "destination_stride")
-            if one.flags & LOGITS:
-                yield from within(0, config.labels, "columns", "destination_stride")
-            if one.flags & (RESIDUAL | LOGITS):
-                yield from within(0, 0, "destination")
-            else:
-                yield from inside("destination")
-                yield from within(0, 4 * bank, "destination_stride")
+            case Opcode.ATTEND if Flag.BIAS in flags:
+                yield from within(0, config.bias_heads, "heads")
+            case Opcode.LINEAR:
+                if self._gate(one):
+                    yield from within(0, GATE_SHIFT_MAX, "gate")
+                if Flag.ROTARY in flags:
+                    pairs, odd = divmod(v["head_size"], 2)
+                    if odd or not pairs:
+                        size = v["head_size"]
+                        yield f"head_size is {size}: with ROTARY it must be even, 2 or more"
+                    if v["rotary"] + pairs > config.rotary_pairs:
+                        yield (
+                            f"rotary {v['rotary']} and the {pairs} pairs of a head are more than "
+                            f"rotary_pairs {config.rotary_pairs}"
+                        )
+                if Flag.BANK in flags:
+                    yield from inside("source")
+                    yield from within(0, 4 * bank, "source_stride")
+                else:
+                    yield from within(0, hidden, "length", "source_stride")
+                    yield from within(0, 0, "source")
+                if Flag.RESIDUAL in flags:
+                    yield from within(0, hidden, "columns", "destination_stride")
+                if Flag.LOGITS in flags:
+                    yield from within(0, config.labels, "columns", "destination_stride")
+                if flags & (Flag.RESIDUAL | Flag.LOGITS):
+                    yield from within(0, 0, "destination")
+                else:
+                    yield from inside("destination")
+                    yield from within(0, 4 * bank, "destination_stride")
+
+
+def violation(stream: bytes) -> str:
+    """The first fault of a stream on hardware that is as large as it asks for; "" if it has none.
+
+    Raises
+    ------
+    ValueError
+        There is no such hardware; or as `decode`.
+    """
+    header, *others = decode(stream)
+    needed = {name: header.values[name] for name in ("tokens", "hidden", "ffn", "labels")}
+    for one in others:
+        if one.opcode == Opcode.ATTEND:  # V's heads are padded
+            width = ceil_div(one.values["head_size"], header.values["lanes"])
+            width *= one.values["heads"] * header.values["lanes"]
+            needed["hidden"] = max(needed["hidden"], width)
+    least = {name: max(value, getattr(Config, name)) for name, value in needed.items()}
+    given = {"lanes": header.values["lanes"], "columns": header.columns, **least}
+    most: dict[str, Any] = {one.name: one.most or True for one in MECHANISMS}
+    try:
+        state = State(Config(**given, **most))
+    except ValueError as error:
+        raise UserError(f"no hardware takes the stream: {error}") from None
+    for number, one in enumerate([header, *others]):
+        wrong = "" if one.crc_good else "the CRC is wrong"
+        if wrong := wrong or state.misplaced(one) or next(state.exceeds(one), ""):
+            return f"descriptor {number}, {Opcode(one.opcode).name} at byte {one.offset}: {wrong}"
+        state.accept(one)
+    return ""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from cli.errors import UserError
 
 from rtl.compile.program import Program
-from rtl.interface.command import DESCRIPTOR_BYTES, FIELDS, Opcode, descriptor_bytes, encode
+from rtl.interface.command import DESCRIPTOR_BYTES, descriptor_bytes, encode
+from rtl.interface.isa import FIELDS, Opcode
 
 
 @dataclass
@@ -55,7 +56,7 @@ class Edit(list[Piece]):
         super().__init__(
             Piece(
                 step.name,
-                bytearray(encode(step.opcode, step.flags, **step.values)),
+                bytearray(encode(self.width, step.opcode, step.flags, **step.values)),
                 bytearray(step.payload + bytes(-len(step.payload) % self.width)),
             )
             for step in program.steps

@@ -11,6 +11,7 @@ from cli.errors import UserError
 from golden.model import Model, Shape
 from rtl.interface.command import WINDOW_SIDE_MAX
 from rtl.interface.config import Config, ceil_div
+from rtl.interface.mechanisms import MECHANISMS, needs
 from rtl.interface.options import LIMITS
 
 BANKS = 4
@@ -20,17 +21,7 @@ class FitError(UserError):
     """The model does not fit the configuration; the message says where and why."""
 
 
-def fitting(
-    shape: Shape,
-    lanes: int,
-    tokens: int,
-    *,
-    columns: int | None = None,
-    precise: bool = False,
-    bias_heads: int = 0,
-    gated: bool = False,
-    rotary_pairs: int = 0,
-) -> Config:
+def fitting(shape: Shape, lanes: int, tokens: int, **choices: Any) -> Config:
     """A configuration that takes the model: the default limits, or more where it needs more.
 
     Raises
@@ -38,57 +29,20 @@ def fitting(
     ValueError
         No configuration takes it; the message names the limit.
     """
-    minimum = Config(
-        lanes=lanes,
-        columns=columns,
-        precise=precise,
-        bias_heads=bias_heads,
-        gated=gated,
-        rotary_pairs=rotary_pairs,
-    )
-    value_width = _value_tiles(shape, lanes) * lanes
+    least = Config(lanes=lanes, **choices)
     found = replace(
-        minimum,
-        tokens=max(minimum.tokens, tokens),
-        hidden=max(minimum.hidden, shape.hidden, value_width),
-        ffn=max(minimum.ffn, shape.ffn),
-        labels=max(minimum.labels, shape.labels),
+        least,
+        tokens=max(least.tokens, tokens),
+        hidden=max(least.hidden, _widest(shape, lanes)),
+        ffn=max(least.ffn, shape.ffn),
+        labels=max(least.labels, shape.labels),
     )
     return replace(found, labels=max(found.labels, needed_labels(shape, found)))
 
 
 def fitting_model(model: Model, lanes: int, tokens: int, *, columns: int | None = None) -> Config:
-    """As `fitting`, with what the model has: 16-bit operands, position bias, gates."""
-    return fitting(
-        model.shape,
-        lanes,
-        tokens,
-        columns=columns,
-        precise=model.precise,
-        bias_heads=biased_heads(model),
-        gated=has_gates(model),
-        rotary_pairs=pairs_of(model),
-    )
-
-
-def biased_heads(model: Model) -> int:
-    """Heads of the model's position bias, 0 without one."""
-    return 0 if model.position_bias is None else len(model.position_bias)
-
-
-def windowed(model: Model) -> bool:
-    """Some layer has an attention window."""
-    return any(layer.window is not None for layer in model.layers)
-
-
-def has_gates(model: Model) -> bool:
-    """Some feed-forward network is gated."""
-    return any(layer.ffn.gate is not None for layer in model.layers)
-
-
-def pairs_of(model: Model) -> int:
-    """Pairs of channels of all the model's tables of rotary positions, 0 without one."""
-    return sum(table.cos.shape[1] for table in model.rotary or ())
+    """As `fitting`, with what the model needs."""
+    return fitting(model.shape, lanes, tokens, columns=columns, **needs(model))
 
 
 def fixed_tokens(model: Model, info: Mapping[str, Any]) -> int:
@@ -119,42 +73,28 @@ def sized(models: Sequence[Model], given: Mapping[str, Any], fixed: int = 0) -> 
     tokens = given.get("tokens", max(fixed, min(plain.tokens, longest)))
     if tokens > longest:
         raise UserError(f"--tokens is {tokens}: the model takes 1..{longest}")
-    hidden = max(_widest(model, plain.lanes) for model in models)
+    hidden = max(_widest(model.shape, plain.lanes) for model in models)
     wide = [max(pair) for m in models for pair in (x.weight.shape for x in m.head[:-1])]
     ffn = max([*(model.shape.ffn for model in models), *(w for w in wide if w > hidden)])
-    precise = plain.precise or any(model.precise for model in models)
-    least = max(map(biased_heads, models))
-    heads = plain.bias_heads or least
-    fewest = max(map(pairs_of, models))
-    found = replace(
-        plain,
-        tokens=tokens,
-        hidden=hidden,
-        ffn=ffn,
-        precise=precise,
-        bias_heads=heads,
-        gated=plain.gated or any(map(has_gates, models)),
-        rotary_pairs=plain.rotary_pairs or fewest,
-    )
+    least = needs(*models)
+    choices: dict[str, Any] = {name: getattr(plain, name) or value for name, value in least.items()}
+    found = replace(plain, tokens=tokens, hidden=hidden, ffn=ffn, **choices)
     labels = max(needed_labels(model.shape, found) for model in models)
     needed = {"tokens": fixed, "hidden": hidden, "ffn": ffn, "labels": labels}
-    needed |= {"bias_heads": least, "rotary_pairs": fewest}
+    needed |= {one.name: least[one.name] for one in MECHANISMS if one.most}
     small = [name for name, value in needed.items() if given.get(name) and given[name] < value]
     if small:
         options = {name: f"--{name.replace('_', '-')}" for name in small}
         asked = ", ".join(f"{options[name]} {given[name]}" for name in small)
         right = " ".join(f"{options[name]} {needed[name]}" for name in small)
-        raise FitError(
-            f"{asked} too small for the model: give `{right}`, or leave "
-            f"{'it' if len(small) == 1 else 'them'} away for what the model needs"
-        )
+        without = "it" if len(small) == 1 else "them"
+        raise FitError(f"{asked} too small for the model: give `{right}`, or leave {without} out")
     limits = {name: given.get(name, needed[name]) for name in ("hidden", "ffn", "labels")}
     return replace(found, **limits | {"labels": given.get("labels", max(labels, plain.labels))})
 
 
-def _widest(model: Model, lanes: int) -> int:
+def _widest(shape: Shape, lanes: int) -> int:
     """Channels of the hidden state or of V, whose heads are padded."""
-    shape = model.shape
     return max(shape.hidden, _value_tiles(shape, lanes) * lanes)
 
 
@@ -173,42 +113,33 @@ def needed_labels(shape: Shape, config: Config) -> int:
 def longest_sequence(model: Model, config: Config) -> int:
     """The longest sequence that model and configuration take."""
     shape, n = model.shape, config.lanes
-    inner = shape.inner
-    widest = max(config.hidden, config.ffn)
     wide = [layer.weight.shape for layer in model.head]
     for what, value, maximum, limit in (
         ("hidden size", shape.hidden, config.hidden, "hidden"),
         ("feed-forward size", shape.ffn, config.ffn, "ffn"),
         ("number of labels", shape.labels, config.labels, "labels"),
-        ("attention width (heads * head size)", inner, widest, "hidden"),
+        ("attention width (heads * head size)", shape.inner, config.widest, "hidden"),
         ("head size", shape.head_size, config.hidden, "hidden"),
-        ("widest head layer", max(max(pair) for pair in wide[:-1] or [(1, 1)]), widest, "ffn"),
+        (
+            "widest head layer",
+            max(max(pair) for pair in wide[:-1] or [(1, 1)]),
+            config.widest,
+            "ffn",
+        ),
     ):
         if value > maximum:
             raise FitError(
                 f"{what} is {value}, the configuration's {limit} takes {maximum}: "
                 f"generate one with {limit}={value} or more"
             )
-    if model.precise and not config.precise:
-        raise FitError(
-            "the model's operands have 16 bits, the configuration's 8: generate one with precise"
-        )
-    if biased_heads(model) > config.bias_heads:
-        raise FitError(
-            f"the model's position bias has {shape.heads} heads, the configuration's bias_heads "
-            f"takes {config.bias_heads}: generate one with bias_heads={shape.heads} or more"
-        )
-    if pairs_of(model) > config.rotary_pairs:
-        raise FitError(
-            f"the model's tables of rotary positions have {pairs_of(model)} pairs, the "
-            f"configuration's rotary_pairs takes {config.rotary_pairs}: generate one with "
-            f"rotary_pairs={pairs_of(model)} or more"
-        )
-    if has_gates(model) and not config.gated:
-        raise FitError(
-            "the model's feed-forward networks are gated, the configuration takes no gate: "
-            "generate one with gated"
-        )
+    for one in MECHANISMS:
+        needed, has = one.needed(model), getattr(config, one.name)
+        if needed > has:
+            amount, value = (f"{needed} ", f"={needed} or more") if one.most else ("", "")
+            raise FitError(
+                f"the model needs {amount}{one.what}, the configuration has "
+                f"{has or 'none'}: generate one with {one.name}{value}"
+            )
     between = _between(model)
     if between > config.bank_words:
         raise FitError(

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from cli.errors import UserError
 
 from golden.identity import IDENTITY_BYTES
-from rtl.interface.command import decode, way_bits_of
+from rtl.interface.command import Descriptor, decode
 
 MAGIC = b"B2RTIMG\0"
 FORMAT = 2
@@ -77,17 +77,17 @@ class Image:
     @property
     def lanes(self) -> int:
         """N of the accelerators that it is for."""
-        return _header(self.stream)["lanes"]
+        return _header(self.stream).values["lanes"]
 
     @property
     def columns(self) -> int:
         """M of their arrays."""
-        return self.lanes << way_bits_of(self.stream[1])
+        return _header(self.stream).columns
 
     @property
     def model(self) -> bytes:
         """`golden.identity` of the model, as the stream's HEADER has it."""
-        return _header(self.stream)["model"].to_bytes(IDENTITY_BYTES, "little")
+        return _header(self.stream).values["model"].to_bytes(IDENTITY_BYTES, "little")
 
     @property
     def row_count(self) -> int:
@@ -103,9 +103,9 @@ class Image:
         return rows_offset(len(self.stream))
 
 
-def _header(stream: bytes) -> dict[str, int]:
-    """The fields of HEADER; raises ValueError where the stream has none of this version."""
-    return next(decode(stream)).values
+def _header(stream: bytes) -> Descriptor:
+    """HEADER; raises ValueError where the stream has none of this version."""
+    return next(decode(stream))
 
 
 def image_bytes(image: Image) -> bytes:
@@ -126,7 +126,7 @@ def image_bytes(image: Image) -> bytes:
             f"{image.columns} and {image.lanes} bytes"
         )
     rows_crc = zlib.crc32(rows)
-    if rows_crc != _header(stream)["rows"]:
+    if rows_crc != _header(stream).values["rows"]:
         raise ImageError(
             "the rows are damaged, or those of another model than the stream: take both from one "
             "run of `python -m rtl.compile`"

@@ -12,7 +12,7 @@ from golden.encoder import PROJECTION_SHIFT
 from golden.identity import identity_of
 from golden.linear import in_stream
 from golden.model import Layer, Linear, Model, Norm
-from rtl.compile.fit import has_gates, longest_sequence, most_row_tiles, pairs_of, windowed
+from rtl.compile.fit import longest_sequence, most_row_tiles
 from rtl.compile.image import Image
 from rtl.compile.packing import (
     bias_planes,
@@ -22,18 +22,10 @@ from rtl.compile.packing import (
     rotary_planes,
     weights,
 )
-from rtl.interface.command import (
-    MAGIC,
-    NO_FLAGS,
-    TABLE_BYTES,
-    VERSION,
-    Flag,
-    Opcode,
-    Stream,
-    bank_address,
-    window_field,
-)
+from rtl.interface.command import MAGIC, TABLE_BYTES, VERSION, Stream, bank_address, window_field
 from rtl.interface.config import Config, ceil_div
+from rtl.interface.isa import NO_FLAGS, Flag, Opcode
+from rtl.interface.mechanisms import needs
 
 QUERY, KEY, VALUE, CONTEXT = range(4)
 """The activation banks; the FFN buffer begins at QUERY and spans all four."""
@@ -123,11 +115,11 @@ def compile_model(model: Model, config: Config, *, whole_last_layer: bool = Fals
             compiler.norm(*norms.pop(0), Flag.CHAINED),
         ]
     for index, layer in enumerate(model.layers):
-        first = Flag.FIRST_TILE if prune and index == len(model.layers) - 1 else NO_FLAGS
-        residual = Flag.RESIDUAL if post else NO_FLAGS
+        first = _if(Flag.FIRST_TILE, prune and index == len(model.layers) - 1)
+        residual = _if(Flag.RESIDUAL, post)
         name = f"layer.{index}"
         projections, attends = compiler.attention(
-            name, layer, first, _wide(model.attention_wide(index))
+            name, layer, first, _if(Flag.WIDE, model.attention_wide(index))
         )
         steps += projections
         if index == 0 and model.projection is not None:
@@ -145,7 +137,7 @@ def compile_model(model: Model, config: Config, *, whole_last_layer: bool = Fals
         )
         of_ffn = layer.norm1 if post else layer.norm2
         assert of_ffn is not None
-        steps += compiler.feed_forward(name, layer, first | _wide(of_ffn.wide))
+        steps += compiler.feed_forward(name, layer, first | _if(Flag.WIDE, of_ffn.wide))
         steps.append(compiler.norm(*norms.pop(0), residual | first))
         steps.append(
             compiler.residual(
@@ -153,7 +145,7 @@ def compile_model(model: Model, config: Config, *, whole_last_layer: bool = Fals
                 layer.ffn.down,
                 layer.ffn.residual_shift,
                 QUERY,
-                first | _wide(layer.ffn.wide),
+                first | _if(Flag.WIDE, layer.ffn.wide),
             )
         )
     steps += compiler.head()
@@ -201,8 +193,8 @@ def _norms(model: Model) -> Iterator[tuple[str, Norm]]:
         yield "final", model.final_norm
 
 
-def _wide(operand: bool) -> Flag:
-    return Flag.WIDE if operand else NO_FLAGS
+def _if(flag: Flag, asked: object) -> Flag:
+    return flag if asked else NO_FLAGS
 
 
 class _Compiler:
@@ -211,10 +203,8 @@ class _Compiler:
     def __init__(self, model: Model, config: Config) -> None:
         self.model, self.config, self.lanes = model, config, config.lanes
         self.table: bytes | None = None  # what the activation table holds
-        self.biased = NO_FLAGS if model.position_bias is None else Flag.BIAS
-        self.windowed = Flag.WINDOW if windowed(model) else NO_FLAGS
-        self.gated = Flag.GATED if has_gates(model) else NO_FLAGS
-        self.rotary = Flag.ROTARY if model.rotary else NO_FLAGS
+        self.needs = needs(model)
+        self.biased = _if(Flag.BIAS, self.needs["bias_heads"])
 
     def header(self, tokens: int) -> list[Step]:
         """HEADER, and BIAS and ROTARY where the model has a position bias or rotary positions."""
@@ -230,9 +220,9 @@ class _Compiler:
             "rows": zlib.crc32(np.ascontiguousarray(embedding_table(self.model, self.lanes)).data),
             "model": int.from_bytes(identity_of(self.model), "little"),
         }
-        # The shape of the array is where other opcodes have flags.
-        flags = Flag(self.config.way_bits)
-        flags |= self.biased | self.windowed | self.gated | self.rotary
+        flags = self.biased | _if(Flag.ROTARY, self.needs["rotary_pairs"])
+        flags |= _if(Flag.GATED, self.needs["gated"])
+        flags |= _if(Flag.WINDOW, any(layer.window for layer in self.model.layers))
         steps = [Step("header", Opcode.HEADER, flags, values)]
         row_tiles = ceil_div(tokens, self.lanes)
         if bias is not None:
@@ -241,7 +231,7 @@ class _Compiler:
             steps.append(Step("position_bias", Opcode.BIAS, NO_FLAGS, words, payload))
         if rotary:
             payload = rotary_planes(rotary, self.lanes, row_tiles)
-            words = {"pairs": pairs_of(self.model), "row_tiles": row_tiles}
+            words = {"pairs": self.needs["rotary_pairs"], "row_tiles": row_tiles}
             steps.append(Step("rotary", Opcode.ROTARY, NO_FLAGS, words, payload))
         return steps
 
@@ -260,10 +250,7 @@ class _Compiler:
         return Step("embedding.sum", Opcode.EMBED, NO_FLAGS, values)
 
     def norm(self, name: str, norm: Norm, flags: Flag = NO_FLAGS) -> Step:
-        if norm.operand_shifts is not None:
-            flags |= Flag.SHIFTS
-        if norm.rms:
-            flags |= Flag.RMS
+        flags |= _if(Flag.SHIFTS, norm.operand_shifts is not None) | _if(Flag.RMS, norm.rms)
         values = {"channels": len(norm.gamma), "shift": norm.shift, "epsilon": norm.epsilon}
         return Step(f"{name}.norm", Opcode.NORM, flags, values, norm_planes(norm, self.lanes))
 
@@ -289,7 +276,7 @@ class _Compiler:
             "context_s": attention.context_s,
             "window": 0 if window is None else window_field(window.before, window.after),
         }
-        limited = NO_FLAGS if window is None else Flag.WINDOW
+        limited = _if(Flag.WINDOW, window)
         turned, rotary = NO_FLAGS, {}
         if layer.rotary is not None:  # both tables have as many pairs
             turned = Flag.ROTARY
@@ -335,7 +322,7 @@ class _Compiler:
             table = linear.table.tobytes() + (b"" if low is None else low.tobytes())
             flags |= Flag.TABLE
             if table != self.table:
-                wide = _wide(low is not None)
+                wide = _if(Flag.WIDE, low is not None)
                 steps.append(Step(f"{name}.table", Opcode.TABLE, wide, {}, table))
                 self.table = table
         steps.append(
@@ -395,8 +382,8 @@ class _Compiler:
     def head(self) -> Iterator[Step]:
         shape = self.model.shape
         source: int | None = None
-        first = NO_FLAGS if shape.pooling == "none" else Flag.FIRST_TILE
-        wide = _wide(self.model.pooled_wide)
+        first = _if(Flag.FIRST_TILE, shape.pooling != "none")
+        wide = _if(Flag.WIDE, self.model.pooled_wide)
         if shape.pooling == "mean":
             yield from self._mean()
             source = CONTEXT
@@ -410,7 +397,7 @@ class _Compiler:
             yield self.norm("head", self.model.head_norm, first)
             assert source is not None
             yield self.residual("head.sum", codes, PROJECTION_SHIFT, source, first)
-            source, wide = None, _wide(self.model.head_norm.wide)
+            source, wide = None, _if(Flag.WIDE, self.model.head_norm.wide)
         yield self._linear("logits", last, Flag.LOGITS | first | wide, source, 0, shape.labels)
 
     def _mean(self) -> Iterator[Step]:
@@ -458,7 +445,6 @@ class _Compiler:
             **dict.fromkeys(("shift", "head_size", "rotary", "gate"), 0),
             **fields,
         }
-        if source is not None:
-            flags |= Flag.BANK
-        tile = self.lanes if flags & Flag.TRANSPOSED else self.config.tile_columns
+        flags |= _if(Flag.BANK, source is not None)
+        tile = self.lanes if Flag.TRANSPOSED in flags else self.config.tile_columns
         return Step(name, Opcode.LINEAR, flags, values, weights(linear, tile))

@@ -6,8 +6,8 @@ from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value, u
 from amaranth.lib import data
 
 from rtl.control.walkers import Length, Walker, minimum, padded
-from rtl.interface.command import Opcode
 from rtl.interface.config import Config
+from rtl.interface.isa import Opcode
 from rtl.interface.operation import fields
 from rtl.interface.ports.tiles import WindowSides
 from rtl.interface.tile import Epilogue, Operand

@@ -11,14 +11,9 @@ from amaranth.lib.wiring import connect, flipped
 from rtl.control.crc import Crc
 from rtl.control.payload import NormWriter, PlaneWriter, TableWriter, TileWriter
 from rtl.control.rules import Rules
-from rtl.interface.command import (
-    DESCRIPTOR_BYTES,
-    FIELD_BYTES,
-    Opcode,
-    descriptor_bytes,
-    descriptor_words,
-)
+from rtl.interface.command import DESCRIPTOR_BYTES, FIELD_BYTES, descriptor_bytes, descriptor_words
 from rtl.interface.config import Config, power_of_two
+from rtl.interface.isa import Opcode
 from rtl.interface.operation import FLAGS, NORM, OPERATION, Error, fields
 from rtl.interface.ports.loading import (
     BiasWrite,
@@ -225,7 +220,7 @@ class Loader(Unit):
             tiles.filled.eq(self.rows.done),
             self.rows.fill.eq(self.rows.active & tiles.free),
             self.weights_ready.eq(tiles.ready),
-            table.wide.eq(self._flags.chained),  # WIDE is that bit
+            table.wide.eq(self._flags.wide),
             norm.channels.eq(self._fields(Opcode.NORM).channels),
             norm.shifts.eq(self._flags.shifts),
         ]
@@ -357,7 +352,7 @@ class Loader(Unit):
                 self.limit.valid.eq(1),
                 self.limit.tokens.eq(header.tokens),
                 self.limit.hidden.eq(header.hidden),
-                self._gated.eq(self._flags.logits),  # GATED is that bit
+                self._gated.eq(self._flags.gated),
             ]
         operation = is_[Opcode.EMBED] | is_[Opcode.LINEAR] | is_[Opcode.ATTEND]
         acts = {

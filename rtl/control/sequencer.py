@@ -20,8 +20,9 @@ from rtl.control.walkers import (
     bank_word,
     measured,
 )
-from rtl.interface.command import WINDOW_BITS, Opcode
+from rtl.interface.command import WINDOW_BITS
 from rtl.interface.config import Config
+from rtl.interface.isa import Opcode
 from rtl.interface.operation import OPERATION, fields
 from rtl.interface.ports.batch import Batch, LengthWrite
 from rtl.interface.ports.tiles import Factors, LogitLayout, Multiplier, Region, WindowSides
@@ -229,8 +230,8 @@ class Sequencer(Unit):
                 self.context.address.eq(bank_word(attend.context, self.config)),
                 self.context.stride.eq(attend.stride),
             ]
-            m.d.sync += self.biased.eq(op.flags.chained)  # BIAS is that bit
-            given, most = op.flags.bank, self.config.tokens  # WINDOW is that bit
+            m.d.sync += self.biased.eq(op.flags.bias)
+            given, most = op.flags.window, self.config.tokens
             for place, side in enumerate((self.window.before, self.window.after)):
                 asked = attend.window.word_select(place, WINDOW_BITS)
                 limits = asked < most if most <= 1 << WINDOW_BITS else ~asked.all()

@@ -8,8 +8,9 @@ from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 
 from rtl.control.bounds import Area, offset_bits
-from rtl.interface.command import BANK_SHIFT, Opcode
+from rtl.interface.command import BANK_SHIFT
 from rtl.interface.config import Config
+from rtl.interface.isa import Opcode
 from rtl.interface.operation import OPERATION, fields
 from rtl.interface.ports.batch import Batch
 from rtl.interface.tile import Epilogue, Operand, Tile, address_bits
@@ -128,7 +129,7 @@ class Walker(Unit):
         """With WIDE a tile comes twice, for the low halves and the high ones: the second taken."""
         if not self.config.precise:
             return taken
-        wide, second = self.operation.flags.chained, Signal()  # WIDE is that bit
+        wide, second = self.operation.flags.wide, Signal()
         with m.If(taken):
             m.d.sync += second.eq(wide & ~second)
         m.d.comb += [self.o.payload.low.eq(wide & ~second), self.o.payload.joined.eq(second)]
@@ -277,7 +278,7 @@ class LinearWalker(Walker):
         with m.Elif(taken | self.passes):
             m.d.sync += place.eq(Mux(tokens_left <= n, 0, place + 1))
         m.d.comb += [
-            tile.tag.turned.eq(flags.shifts),  # ROTARY is that bit
+            tile.tag.turned.eq(flags.rotary),
             tile.tag.place.eq(place),
             tile.tag.pair.eq(linear.rotary),
             tile.tag.last_pair.eq(linear.rotary + (linear.head_size >> 1) - 1),

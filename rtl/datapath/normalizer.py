@@ -74,7 +74,7 @@ class Normalizer(Unit):
             unit.shift.eq(norm.shift),
             unit.epsilon.eq(norm.epsilon),
             unit.available.eq(Mux(norm.flags.chained, tiles, complete)),
-            unit.rms.eq(norm.flags.logits),  # RMS is that bit
+            unit.rms.eq(norm.flags.rms),
         ]
         with m.If(self.row_tile_done):
             m.d.sync += complete.eq(complete + 1)

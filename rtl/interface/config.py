@@ -8,12 +8,11 @@ from typing import ClassVar
 from cli.errors import UserError
 
 from golden.model import TOKENS_MAX
+from rtl.interface.mechanisms import MECHANISMS
 
 LANES = (4, 8, 16, 32, 64)
 WAYS = (1, 2, 4, 8)
 """Columns of a tile for each lane."""
-HEADS_MAX = 255
-PAIRS_MAX = 1024
 
 
 def ceil_div(x: int, y: int) -> int:
@@ -108,14 +107,17 @@ class Config:
             raise UserError(
                 f"dsp_macs is {self.dsp_macs}: it must lie in 0..{self.macs}, lanes x columns"
             )
-        for name in ("precise", "gated"):
-            value = getattr(self, name)
-            if not isinstance(value, bool):
-                raise UserError(f"{name} is {value!r}: choose one of False, True")
-        for name, maximum in (("bias_heads", HEADS_MAX), ("rotary_pairs", PAIRS_MAX)):
-            value = getattr(self, name)
-            if not 0 <= value <= maximum:
-                raise UserError(f"{name} is {value}: it must lie in 0..{maximum}")
+        for one in MECHANISMS:
+            value = getattr(self, one.name)
+            if not one.most and not isinstance(value, bool):
+                raise UserError(f"{one.name} is {value!r}: choose one of False, True")
+            if one.most and not 0 <= value <= one.most:
+                raise UserError(f"{one.name} is {value}: it must lie in 0..{one.most}")
+
+    @property
+    def widest(self) -> int:
+        """The longest sum of a LINEAR."""
+        return max(self.hidden, self.ffn)
 
     @property
     def ways(self) -> int:
@@ -204,7 +206,7 @@ class Config:
         A weight tile has K words; a row tile of wide embedding rows has 4N words a column tile.
         """
         embedding = 4 * ceil_div(self.hidden, self.tile_columns) * self.lanes
-        return power_of_two(max(self.hidden, self.ffn, embedding))
+        return power_of_two(max(self.widest, embedding))
 
     @property
     def length_bits(self) -> int:
@@ -217,7 +219,7 @@ class Config:
 
         Of weights at most 127 and two passes no more: 128 * 127 + 127 / 2 a product, and 1.
         """
-        linear = max(self.hidden, self.ffn) << 14
+        linear = self.widest << 14
         context = self.tokens * 255 * 128
         return max(linear, context).bit_length() + 1
 

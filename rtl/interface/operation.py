@@ -7,22 +7,12 @@ from enum import IntEnum
 from amaranth.hdl import Value, unsigned
 from amaranth.lib import data
 
-from rtl.interface.command import FIELD_BYTES, FIELDS, Opcode
+from rtl.interface.command import FIELD_BYTES
+from rtl.interface.isa import BITS, FIELDS, Flag, Opcode
 from rtl.interface.tile import NORM_INDEX_BITS
 
-FLAG_NAMES = (
-    "first_tile",
-    "table",
-    "transposed",
-    "residual",
-    "chained",
-    "bank",
-    "logits",
-    "shifts",
-)
-"""The bits of `command.Flag`, lowest first."""
-
-FLAGS = data.StructLayout(dict.fromkeys(FLAG_NAMES, 1))
+FLAGS = data.FlexibleLayout(8, {str(flag.name).lower(): data.Field(1, BITS[flag]) for flag in Flag})
+"""Byte 1 of a descriptor. Flags of different opcodes share bits."""
 
 OPERATION = data.StructLayout(
     {
@@ -95,3 +85,8 @@ def fields(opcode: Opcode, bits: Value) -> data.View:
     """The fields of a descriptor of this opcode, from bytes 2.. of it."""
     layout = data.StructLayout({f.name: unsigned(8 * f.bytes) for f in FIELDS[opcode]})
     return data.View(layout, bits[: layout.size])
+
+
+def flags(bits: Value, known: int = 0xFF) -> data.View:
+    """The flags of byte 1 of a descriptor; those whose bit is not in `known` are 0."""
+    return data.View(FLAGS, bits & known)

@@ -8,26 +8,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from rtl.interface.config import Config
+from rtl.interface.mechanisms import MECHANISMS
 
-NONE = {
+HELP = {
     "columns": "default: as many as lanes",
     "dsp_macs": "default: all",
-    "bias_heads": "heads of a position bias; default: none",
-    "rotary_pairs": "pairs of channels of all tables of rotary positions; default: none",
+    **{one.name: one.help for one in MECHANISMS},
 }
-"""What a choice is that is left away."""
-
-SWITCHES = {
-    "precise": "activations of 16 bits, in two passes",
-    "gated": "gated feed-forward networks: the product of two linear layers",
-}
-"""What a choice is that is made by its option alone."""
+"""Of the options; those of others say their defaults."""
 
 LIMITS = ("tokens", "hidden", "ffn", "labels")
 """What has to be large enough for a model; without one there are defaults."""
-
-MECHANISMS = ("precise", "bias_heads", "gated", "rotary_pairs")
-"""What hardware takes beyond the plain encoder."""
 
 _NAMES = tuple(field.name for field in dataclasses.fields(Config))
 
@@ -40,22 +31,27 @@ def add_config_options(parser: argparse.ArgumentParser, names: Sequence[str] = _
             continue
         option = f"--{field.name.replace('_', '-')}"
         if field.type == "bool":
-            group.add_argument(option, action="store_true", help=SWITCHES[field.name])
+            group.add_argument(option, action="store_true", help=HELP[field.name])
             continue
         group.add_argument(
             option,
             type=int,
             default=None if field.name in LIMITS else field.default,
             metavar="N",
-            help=NONE.get(field.name) or f"default: {field.default}",
+            help=HELP.get(field.name) or f"default: {field.default}",
         )
     for option in ("--windows", "--rms-norm"):  # every accelerator has them
         group.add_argument(option, action="store_true", help=argparse.SUPPRESS)
 
 
+def add_mechanisms(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `MECHANISMS` alone."""
+    add_config_options(parser, [one.name for one in MECHANISMS])
+
+
 def mechanisms_of(source: argparse.Namespace | Config) -> dict[str, Any]:
     """`MECHANISMS` and what the options say of them, or a Config."""
-    return {name: getattr(source, name) for name in MECHANISMS}
+    return {one.name: getattr(source, one.name) for one in MECHANISMS}
 
 
 def config_of(options: argparse.Namespace) -> Config:

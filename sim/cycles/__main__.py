@@ -23,7 +23,8 @@ from quant.images import data as images
 from rtl.compile.fit import fitting_model
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.dma.options import add_bus_sizes, bus_of
-from rtl.interface.config import HEADS_MAX, LANES, Config
+from rtl.interface.config import LANES, Config
+from rtl.interface.mechanisms import HEADS_MAX
 from sim.cycles import batches, sweep
 from sim.cycles.dma import predict_dma
 from sim.cycles.model import predict

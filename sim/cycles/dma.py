@@ -19,8 +19,8 @@ from rtl.compile.program import Program
 from rtl.control.embedding import MAX_PENDING
 from rtl.dma.bus import Bus, per_beat
 from rtl.dma.row_addresses import most_row_words
-from rtl.interface.command import Opcode
 from rtl.interface.config import Config, ceil_div
+from rtl.interface.isa import Opcode
 from rtl.primitives.memory import Memory
 from sim.cycles.model import Inference, Prediction, checked
 from sim.cycles.sources import Rows, Words

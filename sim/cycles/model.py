@@ -22,15 +22,9 @@ from rtl.compile.batches import check_lengths
 from rtl.compile.program import Program, Step
 from rtl.datapath.schedule import AHEAD, DRAINED, RESIDUAL_READ, TURNED_LATE, WRITTEN, scored
 from rtl.datapath.softmax import START_LATENCY, pass_cycles
-from rtl.interface.command import (
-    NORM_PLANES,
-    PARAMETER_PLANES,
-    Flag,
-    Opcode,
-    descriptor_words,
-    walked_keys,
-)
+from rtl.interface.command import NORM_PLANES, PARAMETER_PLANES, descriptor_words, walked_keys
 from rtl.interface.config import ceil_div
+from rtl.interface.isa import Flag, Opcode
 from rtl.primitives.memory import Memory
 from sim.cycles.array import Array
 from sim.cycles.norm import Taken, normalise

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from golden.model import Model
-from rtl.interface.command import Opcode
 from rtl.interface.config import Config
+from rtl.interface.isa import Opcode
 from sim.cycles.model import Phase, Prediction
 from sim.estimate.area import estimate
 from sim.machine.inference import Loaded

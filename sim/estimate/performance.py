@@ -11,8 +11,8 @@ import numpy as np
 from golden.model import ROTARY_ONE, Layer, Model, Norm, Rotary, Shape, Window
 from golden.random import random_model
 from rtl.compile.program import compile_model, embedding_table
-from rtl.interface.command import GATE_SHIFT_MAX
 from rtl.interface.config import Config
+from rtl.interface.isa import GATE_SHIFT_MAX
 from sim.cycles.model import predict
 
 

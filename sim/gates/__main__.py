@@ -16,7 +16,7 @@ from cli.words import counted
 
 from rtl.generate.units import UNITS
 from rtl.interface.config import Config
-from rtl.interface.options import MECHANISMS, add_config_options, config_of
+from rtl.interface.options import add_config_options, config_of, mechanisms_of
 from sim.bench import run_bench
 from sim.design import generated
 from sim.gates.netlist import netlist
@@ -54,7 +54,7 @@ def _parser() -> Parser:
 def config_for(unit: str, options: argparse.Namespace) -> Config:
     """The configuration of the options; where they name no limit, `WHOLE` is small."""
     config = config_of(options)
-    plain = Config(**{name: getattr(config, name) for name in ("lanes", "columns", *MECHANISMS)})
+    plain = Config(lanes=config.lanes, columns=config.columns, **mechanisms_of(config))
     return replace(config, **SMALL_LIMITS) if unit == WHOLE and config == plain else config
 
 

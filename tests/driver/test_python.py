@@ -27,7 +27,8 @@ from rtl.compile.image import image_bytes
 from rtl.compile.program import compile_model, embedding_table
 from rtl.control.axi import REGISTERS
 from rtl.dma.registers import DMA_REGISTERS
-from rtl.interface.command import HEADER_BITS, MAGIC, PARAMETER_PLANES, SHARED_BIT, Flag, Opcode
+from rtl.interface.command import MAGIC, PARAMETER_PLANES
+from rtl.interface.isa import BITS, HEADER_WAYS, Flag, Opcode
 from rtl.interface.operation import Error
 from sim.machine.board import BASE, MemoryBoard
 from tests import zoo
@@ -50,10 +51,10 @@ def test_its_numbers_are_those_of_the_hardware() -> None:
         assert bert2rtl.ENDS[error].startswith(f"{error.name}: ")
     for name in ("HEADER", "TABLE", "NORM", "EMBED", "LINEAR", "BIAS", "ROTARY"):
         assert getattr(bert2rtl, name) == Opcode[name]
-    for name in ("SHIFTS", "FIRST_TILE", "TRANSPOSED", "LOGITS"):
-        assert getattr(bert2rtl, name) == Flag[name]
-    found = bert2rtl.WIDE, bert2rtl.HEADER_FLAGS, bert2rtl.PARAMETER_PLANES
-    assert found == (SHARED_BIT, HEADER_BITS, PARAMETER_PLANES)
+    for name in ("SHIFTS", "FIRST_TILE", "TRANSPOSED", "LOGITS", "WIDE"):
+        assert getattr(bert2rtl, name) == 1 << BITS[Flag[name]]
+    found = bert2rtl.HEADER_FLAGS, bert2rtl.PARAMETER_PLANES
+    assert found == (0xFF & ~HEADER_WAYS, PARAMETER_PLANES)
 
 
 @pytest.mark.parametrize("path", sorted(DRIVER.glob("*.py")), ids=lambda path: path.name)

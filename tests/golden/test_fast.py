@@ -1,6 +1,8 @@
 """golden.fast against the specification, bit for bit."""
 
+import re
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from gc import collect
@@ -12,10 +14,10 @@ import pytest
 
 from golden import fast
 from golden.encoder import run
-from golden.fast import Engine, engine, integer, kernels
-from golden.fast.exact import FLOAT32_EXACT, FloatProducts, exact_weight, multiply, sum_type
+from golden.fast import Engine, engine, kernels, products
+from golden.fast.products import FLOAT32_EXACT, FloatProducts, IntegerProducts, sum_type
 from golden.layernorm import layernorm
-from golden.linear import operand
+from golden.linear import high_half, operand
 from golden.matmul import matmul
 from golden.model import RMS_HIDDEN_MAX, Linear, Model, Norm, Shape
 from golden.random import random_model
@@ -41,27 +43,76 @@ def texts(shape: Shape, seed: int, count: int, longest: int) -> Iterator[tuple]:
 
 
 @pytest.fixture(params=["BLAS", "integers"])
-def products(request: pytest.FixtureRequest) -> engine.Products:
+def by(request: pytest.FixtureRequest) -> FloatProducts:
     if request.param == "BLAS":
         return FloatProducts()
-    found = integer.load()
+    found = products.load()
     assert found, "onnxruntime is of the tests' requirements, and exact on every CPU that it knows"
     return found
 
 
 @pytest.mark.parametrize("kind", quick(zoo.GOLDEN_KINDS))
 @pytest.mark.parametrize("name", NAMES)
-def test_batches_of_every_shape(name: str, products: engine.Products, kind: str) -> None:
-    shape = zoo.shape(name)
-    for seed in range(3):
+def test_batches_of_every_shape(name: str, by: FloatProducts, kind: str) -> None:
+    """Logits, and every name, type, shape and value of the traces."""
+    for seed in range(2):
         model = zoo.model(name, seed, **zoo.GOLDEN_KINDS[kind])
-        batch = list(texts(shape, seed, 12, min(40, shape.tokens)))
-        logits = Engine(model, products).run_batch(*zip(*batch))
-        assert logits.dtype == np.int32
-        assert logits.tolist() == np.vstack([run(model, *text) for text in batch]).tolist()
-        alone = fast.run(model, *batch[1])
-        assert alone.tolist() == run(model, *batch[1]).tolist()
-        assert alone.ndim == (2 if shape.pooling == "none" else 1)
+        batch = list(texts(model.shape, seed, 12, min(40, model.shape.tokens)))
+        its, traces, logits = Engine(model, by), [dict[str, np.ndarray]() for _ in batch], []
+        for text, trace in zip(batch, traces):
+            logits.append(run(model, *text, trace=trace))
+        for places in (range(12), range(1, 2)):
+            some = list(zip(*(batch[place] for place in places)))
+            found = its.run_batch(*some)
+            assert found.dtype == np.int32
+            assert found.tolist() == np.vstack([logits[place] for place in places]).tolist()
+            for trace, place in zip(its.trace_batch(*some), places, strict=True):
+                assert trace.keys() == traces[place].keys()
+                for key, x in traces[place].items():
+                    assert (trace[key].dtype, trace[key].shape) == (x.dtype, x.shape), key
+                    np.testing.assert_array_equal(trace[key], x, err_msg=key)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_linear_layers_read_is_shown(name: str, by: FloatProducts) -> None:
+    """By its name in the trace, a row a token without padding, high halves of what is wide."""
+    for kind in ("plain", "all"):
+        model = zoo.model(name, 3, **zoo.GOLDEN_KINDS[kind])
+        batch = list(texts(model.shape, 5, 5, min(40, model.shape.tokens)))
+        ids, types, _ = zip(*batch)
+        seen, expected = defaultdict[str, list](list), defaultdict[str, list](list)
+        watch = Engine(model, by).watch_batch
+        watch(lambda key, x, seen=seen: seen[key].append((x.dtype, x.tolist())), ids, types)
+        for text, segments in zip(ids, types):
+            trace: dict[str, np.ndarray] = {}
+            run(model, text, segments, trace=trace)
+            for key, x in trace.items():
+                expected[key] += np.atleast_2d(high_half(x)).tolist()
+        read = re.compile(r"(.*\.)?(x8|context|hidden|pooled|head\.\d+)")
+        assert seen.keys() == {key for key in expected if read.fullmatch(key)}
+        for key, [(kind_of, found), *more] in seen.items():
+            assert (kind_of, more) == (np.float32, [])
+            assert sorted(found) == sorted(expected[key]), key
+
+
+def test_inputs_of_any_kind() -> None:
+    """Lists, tuples, one array of all texts, and none are the same integers."""
+    model = zoo.model("bert-tiny", 3)
+    rng = np.random.default_rng(6)
+    ids, types = rng.integers(0, 30, (3, 5)), rng.integers(0, 2, (3, 5))
+    attend = np.array([[1, 0, 1, 1, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 1]])
+    kinds = (np.array, np.ndarray.tolist, list, lambda x: tuple(map(tuple, x)), lambda x: x * 1)
+    expected = [run(model, *text) for text in zip(ids, types, attend)]
+    for make in kinds:
+        given = [make(x) for x in (ids, types, attend)]
+        np.testing.assert_array_equal(fast.run_batch(model, *given), expected)
+        traces = fast.trace_batch(model, *given)
+        np.testing.assert_array_equal([trace["logits"] for trace in traces], expected)
+    masked = [run(model, text, attend=mask) for text, mask in zip(ids, attend != 0)]
+    for none in (None, [None] * 3, [None, np.zeros(5, int), [0] * 5]):
+        np.testing.assert_array_equal(fast.run_batch(model, ids, none, attend != 0), masked)
+    for text in (ids[1], ids[1].tolist(), ids[1].astype(np.uint8)):
+        assert fast.run(model, text).tolist() == run(model, ids[1]).tolist()
 
 
 @pytest.mark.slow
@@ -142,9 +193,9 @@ def test_models_do_not_mix() -> None:
 def test_a_model_is_prepared_as_long_as_it_lives() -> None:
     model = zoo.model("post-norm-mean", 0, labels=3, vocabulary=300, types=1)
     fast.run(model, [4, 5])
-    prepared = engine._prepared[model]
+    prepared = engine._engines[model]
     fast.run(model, [6])
-    assert engine._prepared[model] is prepared
+    assert engine._engines[model] is prepared
     gone = ref(model)
     del model
     collect()
@@ -167,7 +218,7 @@ def test_every_part_of_a_weight_is_exact(k: int) -> None:
     weight = np.full((3, k), 127, np.int8)
     weight[1] = -127
     weight[2, ::2] = 5
-    parts = exact_weight(weight).parts
+    parts = FloatProducts().prepare(weight)
     assert [last for _, last, _ in parts] == [first for first, _, _ in parts[1:]] + [k]
     for first, last, part in parts:
         assert part.dtype == np.float32
@@ -176,7 +227,7 @@ def test_every_part_of_a_weight_is_exact(k: int) -> None:
     assert len(parts) == -(-k // 1032)
     x8 = np.full((2, k), -128, np.int8)
     x8[1] = np.random.default_rng(k).integers(-128, 128, k)
-    acc = multiply(x8.astype(np.float32), exact_weight(weight), np.empty((2, 3), np.float32))
+    acc = FloatProducts().multiply(x8.astype(np.float32), parts, np.empty((2, 3), np.float32))
     assert acc.astype(np.int64).tolist() == matmul(x8, weight.T).tolist()
 
 
@@ -185,16 +236,16 @@ def test_every_part_of_a_weight_is_exact(k: int) -> None:
 @pytest.mark.parametrize("signed", [True, False])
 def test_integer_products(k: int, rows: int, signed: bool) -> None:
     """The largest sums of either sign beside random ones, in odd shapes."""
-    products = integer.load() if signed else integer.IntegerProducts(signed=False)
-    assert products
+    by = products.load() if signed else IntegerProducts(signed=False)
+    assert by
     rng = np.random.default_rng(k)
     weight = rng.integers(-127, 128, (37, k), dtype=np.int8)
     weight[:2] = [[127], [-127]]
     x8 = rng.integers(-128, 128, (rows, k), dtype=np.int8)
     x8[0] = -128
-    bytes_ = (x8.astype(int) + products.zero).astype(products.operand)
-    acc = np.empty((rows, 37), products.sums)
-    products.multiply(bytes_, products.prepare(weight), acc)
+    bytes_ = (x8.astype(int) + by.zero).astype(by.operand)
+    acc = np.empty((rows, 37), by.sums)
+    by.multiply(bytes_, by.prepare(weight), acc)
     assert acc.tolist() == matmul(x8, weight.T).tolist()
 
 
@@ -208,14 +259,14 @@ def test_integer_products_take_over(monkeypatch: pytest.MonkeyPatch, there: bool
     tokens = sum(len(ids) for ids, _, _ in batch)
     weights = shape.layers * (4 * 96 * 96 + 2 * 96 * 200)
     monkeypatch.setattr(engine, "WORTH_LOADING", 2 * tokens * weights)
-    load = Mock(return_value=integer.load() if there else None)
-    monkeypatch.setattr(integer, "load", load)
+    load = Mock(return_value=products.load() if there else None)
+    monkeypatch.setattr(engine, "load", load)
     made = Engine(model)
     kinds = []
     for _ in range(4):
         assert made.run_batch(*zip(*batch)).tolist() == expected
         kinds.append(type(made.products))
-    then = integer.IntegerProducts if there else FloatProducts
+    then = IntegerProducts if there else FloatProducts
     assert kinds == [FloatProducts, FloatProducts, then, then]
     load.assert_called_once_with()
 
@@ -226,7 +277,7 @@ def test_products_that_are_not_exact_are_left(
 ) -> None:
     """A CPU that saturates pairs of products where weights are signed, or in any case."""
 
-    class Products(integer.IntegerProducts):
+    class Products(IntegerProducts):
         def __init__(self, signed: bool) -> None:
             super().__init__(signed)
             self.signed, self.zeros = signed, 0 if signed else 128
@@ -239,21 +290,21 @@ def test_products_that_are_not_exact_are_left(
             acc[:] = pairs.sum(axis=1) - 128 * codes.sum(axis=0)
             return acc
 
-    monkeypatch.setattr(integer, "IntegerProducts", Products)
-    found = integer.load()
+    monkeypatch.setattr(products, "IntegerProducts", Products)
+    found = products.load()
     kind = None if found is None else found.prepare(np.zeros((1, 1), np.int8)).dtype
     assert kind == {0: np.int8, 1: np.uint8, 2: None}[len(saturating)]
 
 
 def test_without_onnxruntime_there_are_no_integer_products(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    assert integer.load() is None
+    assert products.load() is None
 
 
 def test_wide_layers_split_along_k() -> None:
     """FFN of 2,500 random weights needs two parts; golden and fast agree all the same."""
     model = random_model(Shape(1, 16, 2, 8, 2500, 2, 50, 16, 0), 0)
-    assert len(exact_weight(model.layers[0].ffn.down.weight).parts) == 2
+    assert len(FloatProducts().prepare(model.layers[0].ffn.down.weight)) == 2
     assert fast.run(model, [1, 2, 3]).tolist() == run(model, [1, 2, 3]).tolist()
 
 
@@ -390,7 +441,7 @@ def test_exp2_is_the_table_of_every_distance() -> None:
 def test_real_reviews(calibrated: tuple[Model, list[np.ndarray]]) -> None:
     """The shipped checkpoint on real reviews of up to 512 tokens, in one batch and one by one."""
     model, ids = calibrated
-    found = integer.load()
+    found = products.load()
     assert found
     expected = [run(model, text).tolist() for text in ids]
     assert len({len(text) for text in ids}) > 8

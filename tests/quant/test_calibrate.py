@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from golden import encoder, store
-from golden.fast.watching import TracedEngine
+from golden.fast import Engine
 from quant import calibrate, which
 from quant.foreign.checkpoint import load
 from quant.measure.compare import TensorError, compare
@@ -139,7 +139,7 @@ def test_a_model_whose_scores_saturate_later_is_refused(shipped, texts):
 
 def test_a_machine_where_the_fast_engine_is_not_golden_is_refused(shipped, texts, monkeypatch):
     quantized = tiny.quantized(shipped, texts[:3], Options(remedies=()))
-    whole = TracedEngine.trace_batch
+    whole = Engine.trace_batch
 
     def wrong(*arguments):
         traces = whole(*arguments)
@@ -147,7 +147,7 @@ def test_a_machine_where_the_fast_engine_is_not_golden_is_refused(shipped, texts
             trace["layer.1.context"][-1, -1] ^= 1
         return traces
 
-    monkeypatch.setattr(TracedEngine, "trace_batch", wrong)
+    monkeypatch.setattr(Engine, "trace_batch", wrong)
     with pytest.raises(CalibrationError, match=r"layer.1.context: golden.fast gives other integ"):
         calibrate.check(shipped, quantized, texts[:3])
 

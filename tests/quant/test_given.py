@@ -211,11 +211,9 @@ def test_other_commands_take_files(made: Made, tmp_path: Path, capsys: Any) -> N
     page = ["--out", str(tmp_path / "page.html")]
     assert report.main([*given, *made.common, *page]) == 0
     stream = [*made.common, "--lanes", "4", "--image", str(tmp_path / "model.img")]
-    for text in ([], ["--text", str(made.file)]):
-        assert compiler.main([*stream, *text]) == 0
-        full = read_image((tmp_path / "model.img").read_bytes())
-        assert any(full.rows[4 * full.row_bytes : 5 * full.row_bytes]) == bool(text)
-        assert not any(full.rows[5 * full.row_bytes :])
+    assert compiler.main(stream) == 0
+    full = read_image((tmp_path / "model.img").read_bytes())
+    assert not any(full.rows[4 * full.row_bytes :])
     cut = [*made.common, "--text", str(made.file), "--unit", "layernorm"]
     assert vectors.main([*cut, "--out", str(tmp_path / "cut")]) == 0
     assert cycles.main([*made.common, "--batch", "20", "--data", str(made.source)]) == 0

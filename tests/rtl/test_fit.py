@@ -12,8 +12,9 @@ from rtl.compile import __main__ as compile_command
 from rtl.compile.fit import FitError, longest_sequence, sized
 from rtl.compile.program import compile_model
 from rtl.generate import __main__ as generate_command
-from rtl.interface.command import Flag, Opcode, walked_keys
+from rtl.interface.command import walked_keys
 from rtl.interface.config import Config
+from rtl.interface.isa import Flag, Opcode
 from sim.estimate import __main__ as estimate_command
 from tests import zoo
 from tests.golden.test_fast import NAMES
@@ -46,50 +47,39 @@ def test_several_models_get_one_accelerator() -> None:
     assert sized(models, {"lanes": 4, "ffn": 99, "tokens": 8}).ffn == 99
 
 
-def test_a_position_bias_has_as_many_heads_as_the_model() -> None:
+@pytest.mark.parametrize(
+    ("name", "kind", "needed", "small"),
+    [
+        ("precise", "precise", True, "needs 16-bit operands, the configuration has none: generate "
+         "one with precise"),
+        ("bias_heads", "biased", 3, "needs 3 heads of a position bias, the configuration has 2: "
+         "generate one with bias_heads=3 or more"),
+        ("gated", "gated", True, "needs gated feed-forward networks, the configuration has none: "
+         "generate one with gated"),
+        ("rotary_pairs", "rotary", 8, "needs 8 pairs of rotary positions, the configuration has 7: "
+         "generate one with rotary_pairs=8 or more"),
+    ],
+)  # fmt: skip
+def test_a_mechanism_is_what_the_models_need(name: str, kind: str, needed: int, small: str) -> None:
     """The most of several models; more where that is asked for, and an error where it is less."""
-    three, two = (random_model(shape, 0, biased=True) for shape in (SMALL, WIDE))
-    plain = random_model(SMALL, 1)
-    assert sized([plain, two], {"lanes": 4}).bias_heads == 2
-    assert sized([three, two], {"lanes": 4, "bias_heads": 0}).bias_heads == 3
-    assert sized([three], {"lanes": 4, "bias_heads": 12}).bias_heads == 12
-    assert sized([plain], {"lanes": 4, "bias_heads": 12}).bias_heads == 12
+    plain, one = random_model(SMALL, 1), random_model(SMALL, 0, **{kind: True})
+    assert not getattr(sized([plain], {"lanes": 4}), name)
+    assert getattr(sized([plain, one], {"lanes": 4, name: type(needed)(0)}), name) == needed
+    more = needed if needed is True else 2 * needed
+    for models in ([plain], [plain, one]):
+        assert getattr(sized(models, {"lanes": 4, name: more}), name) == more
+    limits = sized([one], {"lanes": 4})
+    assert longest_sequence(one, limits) == SMALL.tokens
     with pytest.raises(FitError) as error:
-        sized([three], {"lanes": 4, "bias_heads": 2})
-    assert str(error.value) == (
-        "--bias-heads 2 too small for the model: give `--bias-heads 3`, or leave it away for what "
-        "the model needs"
-    )
-    for heads in (0, 2):
-        limits = replace(sized([three], {"lanes": 4}), bias_heads=heads)
+        longest_sequence(one, replace(limits, **{name: type(needed)(needed - 1)}))
+    assert str(error.value) == f"the model {small}"
+    if needed is not True:
+        option = f"--{name.replace('_', '-')}"
         with pytest.raises(FitError) as error:
-            longest_sequence(three, limits)
+            sized([one], {"lanes": 4, name: 1})
         assert str(error.value) == (
-            "the model's position bias has 3 heads, the configuration's bias_heads takes "
-            f"{heads}: generate one with bias_heads=3 or more"
+            f"{option} 1 too small for the model: give `{option} {needed}`, or leave it out"
         )
-
-
-def test_gates_where_a_model_has_some_or_they_are_asked_for() -> None:
-    plain, gated = random_model(SMALL, 1), random_model(SMALL, 1, gated=True)
-    assert not sized([plain], {"lanes": 4}).gated
-    assert sized([plain], {"lanes": 4, "gated": True}).gated
-    config = sized([plain, gated], {"lanes": 4, "gated": False})
-    assert config.gated
-    with pytest.raises(FitError, match="takes no gate: generate one with gated"):
-        longest_sequence(gated, replace(config, gated=False))
-
-
-def test_the_tables_of_rotary_positions_have_as_many_pairs_as_the_model() -> None:
-    model = random_model(zoo.shape("bert-tiny"), 1, rotary=True)
-    pairs = 2 * model.shape.head_size // 2
-    config = sized([model], {"lanes": 4})
-    assert config.rotary_pairs == pairs
-    assert longest_sequence(model, config) == model.shape.tokens
-    with pytest.raises(FitError, match=rf"have {pairs} pairs, .* takes {pairs - 1}: .*={pairs} or"):
-        longest_sequence(model, replace(config, rotary_pairs=pairs - 1))
-    with pytest.raises(FitError, match=rf"--rotary-pairs 1 too small .* `--rotary-pairs {pairs}`"):
-        sized([model], {"lanes": 4, "rotary_pairs": 1})
 
 
 @pytest.mark.parametrize("side", [4094, 4095, 6000, 8190, 8191, None])

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import random
 import re
 import zlib
 from pathlib import Path
 from typing import Any
 
-from cli.options import MODEL
-
 import pytest
-from tokenizers import Tokenizer
 
 from golden.identity import identity_of
 from golden.random import random_model
 from golden.store import save
-from quant.calibrate import ensure
 from rtl.compile.__main__ import main
+from rtl.compile.edit import Edit
 from rtl.compile.image import Image, ImageError, image_bytes, read_image
 from rtl.compile.program import compile_model, image_of
 from rtl.interface.config import Config
@@ -216,43 +212,38 @@ def test_a_dump_of_a_damaged_stream_differs(
     assert error == f"error: {path} is an image, not a stream: `--check {path}` reads it\n"
 
 
-@pytest.mark.parametrize("pair", [None, "Not at all."])
-@pytest.mark.parametrize("files", [["--out"], ["--image"]])
-def test_the_words_of_a_text(
-    files: list[str], pair: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_stream_in_an_image_keeps_the_rules(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As its vocabulary has them; cut to what the hardware takes."""
-    text = "That movie was terrible!"
-    encoded = Tokenizer.from_file(str(MODEL / "tokenizer.json")).encode(text, pair)
-    places = zip(encoded.ids, encoded.type_ids, strict=True)
-    wanted = [token | segment << 24 | 1 << 25 for token, segment in places]
-    arguments = ["--quantized", str(ensure()), *files, str(tmp_path / "out")]
-    arguments += ["--text", text, *(["--pair", pair] if pair else [])]
-    assert main([*arguments, "--json", str(tmp_path / "json")]) == 0
-    said = json.loads((tmp_path / "json").read_text())
-    assert (said["words"], said["labels"]) == (wanted, ["negative", "positive"])
-    out = capsys.readouterr().out
-    assert [int(line.split()[0], 16) for line in out.splitlines() if line[:4] == "  0x"] == wanted
-    if pair is None:
-        assert main([*arguments, "--tokens", "5", "--json", str(tmp_path / "json")]) == 0
-        said = json.loads((tmp_path / "json").read_text())["words"]
-        assert said == [*wanted[:4], wanted[-1]]
-        assert "tokens: 5, 2 more cut;" in capsys.readouterr().out
+    """Under right sums: the first descriptor that hardware would refuse is named."""
+    path, one = tmp_path / "model.img", made()
+    program = compile_model(random_model(SHAPE, seed=3), Config(lanes=4))
+    for name, message in (
+        ("channels", "descriptor 1, NORM at byte 32: channels is 0: it must lie in 1..128"),
+        ("", "descriptor 1, EMBED at byte 32: EMBED comes after its NORM"),
+    ):
+        pieces = Edit(program)
+        if name:
+            pieces[1][name] = 0
+        else:
+            del pieces[1]
+        path.write_bytes(image_bytes(dataclasses.replace(one, stream=bytes(pieces))))
+        error = refusal(main, ["--check", str(path)], capsys, 1, quiet=False)
+        assert error == f"error: {path} breaks a rule of docs/architecture.md: {message}\n"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("words", "message"),
     [
-        (["--text", " "], "the text is empty: give at least one word"),
-        (["--pair", "a"], "--pair is a second text: give the first by --text"),
-        (["--text", "a", "--dump"], "--text goes with a stream that is written"),
-        (["--text", "a", "--check", "README.md"], "--text goes with a stream that is written"),
+        ("--dump -o a", "--out has no meaning beside --dump"),
+        ("--dump --image a", "--image has no meaning beside --dump"),
+        ("--dump a --lanes 8", "--lanes has no meaning beside --dump"),
+        ("--check a --lanes 8", "--lanes has no meaning beside --check"),
+        ("--check a --gated", "--gated has no meaning beside --check"),
+        ("--check a --dump", "--dump has no meaning beside --check"),
     ],
 )
-def test_a_text_without_words(
-    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_options_that_would_be_left_unread_are_refused(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "model.bin"
-    arguments = ["--quantized", str(ensure()), "-o", str(out), *arguments]
-    assert message in refusal(main, arguments, capsys)
-    assert not out.exists()
+    assert refusal(main, words.split(), capsys) == f"error: {message}: leave out one of the two\n"

@@ -9,8 +9,8 @@ from golden.model import Window as Sides
 from golden.window import in_window
 from rtl.control.sequencer import Sequencer
 from rtl.datapath.window import Window
-from rtl.interface.command import Flag, Opcode, flags_byte
 from rtl.interface.config import Config
+from rtl.interface.isa import Flag, Opcode, flags_byte
 from rtl.interface.operation import fields
 from tb.ports import Ports
 from tests.rtl.amaranth_ports import AmaranthPorts, simulate
@@ -61,7 +61,7 @@ def test_sides_in_a_descriptor(tokens: int, sides: tuple[int, int]) -> None:
     async def exercise(ports: AmaranthPorts) -> list[int]:
         ctx, payload = ports.ctx, unit.i.payload
         ctx.set(payload.opcode, Opcode.ATTEND.value)
-        ctx.set(payload.flags.as_value(), flags_byte(Flag.WINDOW))
+        ctx.set(payload.flags.as_value(), flags_byte(Opcode.ATTEND, Flag.WINDOW))
         ctx.set(fields(Opcode.ATTEND, payload.fields).window, sides[0] | sides[1] << 12)
         for signal in (unit.i.valid, unit.batch.ready, unit.quiet):
             ctx.set(signal, 1)

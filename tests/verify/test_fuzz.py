@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rtl.compile.edit import Edit
-from rtl.compile.fit import has_gates
+from rtl.interface.mechanisms import needs
 from rtl.interface.operation import Error
 from sim.design import described
 from sim.machine.inference import Action, Event, Packets
@@ -54,13 +54,10 @@ def test_no_case_fails(
     limits = config(lanes, columns, **choices)
     windowed = [layer.window for s in subjects(limits) for layer in s.model.layers]
     assert any(windowed)
-    assert any(s.model.precise for s in subjects(limits)) == limits.precise
     norms = [norm.rms for s in subjects(limits) for _, norm in s.model.norms()]
     assert any(norms)
-    assert any(map(has_gates, (s.model for s in subjects(limits)))) == limits.gated
-    assert any(s.model.rotary for s in subjects(limits)) == bool(limits.rotary_pairs)
-    biased = [s for s in subjects(limits) if s.model.position_bias is not None]
-    assert bool(biased) == bool(limits.bias_heads)
+    needed = needs(*(s.model for s in subjects(limits)))
+    assert all(bool(value) == bool(getattr(limits, name)) for name, value in needed.items())
     found = list(play({limits: program(limits)}, 1, {limits: range(cases)}))
     assert {outcome.kind for outcome in found} == set(KINDS)
     assert [(command.reproducer(1, o), o.wrong) for o in found if o.wrong] == []

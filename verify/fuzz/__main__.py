@@ -17,7 +17,7 @@ from cli.options import Parser, add_columns, add_dask, add_jobs, add_json, add_s
 from cli.words import counted
 
 from rtl.interface.operation import Error
-from rtl.interface.options import MECHANISMS, add_config_options, mechanisms_of, options_of
+from rtl.interface.options import add_mechanisms, mechanisms_of, options_of
 from sim.options import lane_number, listed
 from sim.report import table
 from verify.fuzz.cases import KINDS
@@ -74,7 +74,7 @@ def _parser() -> Parser:
     add_jobs(parser, "simulations")
     add_dask(parser)
     add_json(parser)
-    add_config_options(parser, MECHANISMS)
+    add_mechanisms(parser)
     return parser
 
 

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rtl.compile.account import Descriptor, exceeds, misplaced, payload_bytes, read
-from rtl.compile.tensors import leaves_its_bank
-from rtl.interface.command import DESCRIPTOR_BYTES, Flag, Opcode
+from rtl.compile.account import State
+from rtl.interface.command import DESCRIPTOR_BYTES, Descriptor, read
 from rtl.interface.config import Config
+from rtl.interface.isa import Flag, Opcode
 from rtl.interface.operation import Error
 from sim.machine.inference import Packets
 from tb.packing import ATTEND_BIT, ENDS_BIT, ID_MASK, TYPE_BIT
+from verify.fuzz.tensors import leaves_its_bank
 
 GATHERS = Flag.FIRST_TILE | Flag.RESIDUAL
 
@@ -49,6 +50,7 @@ def stream_codes(model: Packets, config: Config) -> tuple[set[Error], list[Descr
     data = packet.data if packet is not None else model.data
     ended = packet is not None
     found: list[Descriptor] = []
+    state = State(config)
     offset, padding = 0, -DESCRIPTOR_BYTES % config.stream_width
     size = DESCRIPTOR_BYTES + padding
     while True:
@@ -59,20 +61,21 @@ def stream_codes(model: Packets, config: Config) -> tuple[set[Error], list[Descr
             return {Error.CRC}, found
         last = ended and offset + size == len(data)
         defects: set[Error] = set()
-        if misplaced(one, found, config):
+        if state.misplaced(one):
             defects.add(Error.FORMAT)
         if one.opcode == Opcode.END and not last:
             defects.add(Error.OVERRUN)
         if one.opcode != Opcode.END and last:
             defects.add(Error.TRUNCATED)
-        if any(exceeds(one, found, config)):
+        if any(state.exceeds(one)):
             defects.add(Error.LIMIT)
         if defects:
             return defects, found
+        state.accept(one)
         found.append(one)
         if one.opcode == Opcode.END:
             return {Error.NONE}, found
-        offset += size + payload_bytes(one, config)
+        offset += size + one.payload_bytes(config.lanes, config.stream_width)
 
 
 def token_codes(
@@ -119,9 +122,9 @@ def use_codes(
                     codes.setdefault(Error.TOKEN, {number})
             if -(-one.values["channels"] // config.lanes) << one.values["wide"] != row_words:
                 codes[Error.ROW] = {0}
-        elif leaves_its_bank(one.opcode, one.flags, one.values, lengths, gathered, config):
+        elif leaves_its_bank(one, lengths, gathered, config):
             codes[Error.LIMIT] = {0}
-        gathered |= one.opcode == Opcode.LINEAR and one.flags & GATHERS == GATHERS
+        gathered |= one.opcode == Opcode.LINEAR and GATHERS in one.flags
     return codes
 
 
@@ -144,9 +147,9 @@ def account(model: Packets, tokens: Packets, row_words: int, config: Config) -> 
     if model.first() is None or packet is None:
         codes.discard(Error.NONE)
         codes.add(Error.ABORTED)
-    logits = (one for one in found if one.opcode == Opcode.LINEAR and one.flags & Flag.LOGITS)
+    logits = (one for one in found if one.opcode == Opcode.LINEAR and Flag.LOGITS in one.flags)
     packets = tuple(
-        one.values["columns"] * (1 if one.flags & Flag.FIRST_TILE else len(sequence))
+        one.values["columns"] * (1 if Flag.FIRST_TILE in one.flags else len(sequence))
         for one in logits
         for sequence in batch
     )

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from random import Random
 
 from rtl.compile.edit import Edit
-from rtl.interface.command import FIELDS, Opcode, descriptor_words
+from rtl.interface.command import descriptor_words
+from rtl.interface.isa import FIELDS, Opcode
 from rtl.interface.operation import Error
 from sim.machine.inference import Packets
 from verify.fuzz.subject import Run, Subject, subjects
@@ -80,7 +81,7 @@ def field(rng: Random, subject: Subject, pieces: Edit) -> None:
     )  # fmt: skip
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         piece = rng.choice([piece for piece in pieces if FIELDS[Opcode(piece.body[0])]])
-        name, size = rng.choice(FIELDS[Opcode(piece.body[0])])
+        name, size, *_ = rng.choice(FIELDS[Opcode(piece.body[0])])
         old = piece[name]
         near = old + rng.choice((-2, -1, 1, 2, config.lanes, -config.lanes))
         edge = rng.choice(edges) + rng.choice((-1, 0, 0, 1))
@@ -92,7 +93,7 @@ def field(rng: Random, subject: Subject, pieces: Edit) -> None:
 def header_fields(rng: Random, subject: Subject, pieces: Edit) -> None:
     """A field of the HEADER."""
     header = pieces[0]
-    name, size = rng.choice(FIELDS[Opcode.HEADER])
+    name, size, *_ = rng.choice(FIELDS[Opcode.HEADER])
     limit = getattr(subject.config, name, 1)
     header[name] = rng.choice((0, limit, limit + 1, header[name] + 1, rng.randrange(1 << 8 * size)))
 

@@ -16,7 +16,7 @@ from cli.options import Parser, add_columns, add_jobs, add_json, add_lanes, add_
 from cli.progress import progress, stage
 
 from rtl.interface.config import LANES, Config, array
-from rtl.interface.options import MECHANISMS, add_config_options, mechanisms_of
+from rtl.interface.options import add_mechanisms, mechanisms_of
 from verify.mutate.bench import (
     ACCELERATOR,
     ATTENTION,
@@ -62,7 +62,7 @@ def _parser() -> Parser:
     add_seed(parser, "the mutants", None)
     add_jobs(parser, "processes")
     add_json(parser)
-    add_config_options(parser, MECHANISMS)
+    add_mechanisms(parser)
     return parser
 
 
