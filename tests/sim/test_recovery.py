@@ -382,7 +382,7 @@ def test_a_table_without_wide_has_no_low_halves() -> None:
 
 
 @pytest.mark.parametrize(
-    "rule", ["is_[Opcode.NORM] & (waiting | (flags.chained & (~stored | read)))", "of_x8 & ("]
+    "rule", ["is_[Opcode.NORM] & (waiting | (norm.chained & (~stored | read)))", "of_x8 & ("]
 )
 def test_what_no_rule_refuses_ends_with_timeout(rule: str, tiny: Subject) -> None:
     """The watchdog catches a second NORM before a sum, and X8 read while its NORM waits."""
