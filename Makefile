@@ -85,7 +85,7 @@ lowest: setup-test  ## Tests without simulations on the lowest versions that pyp
 	@rm -rf $(BUILD)/lowest
 	@.venv/bin/uv venv -q -p $(RUN) $(BUILD)/lowest
 	@.venv/bin/uv pip install -q -p $(BUILD)/lowest/bin/python --resolution lowest-direct \
-	    -e '.[quant,rtl,sim,package,parquet,fast]' pytest==9.2.0 pytest-timeout==2.4.0
+	    -e '.[quant,rtl,sim,parquet,fast]' pytest==9.2.0 pytest-timeout==2.4.0
 	@$(BUILD)/lowest/bin/python -m pytest -q -m "not slow" \
 	    tests/golden tests/rtl/test_registers.py tests/rtl/test_parameters.py tests/quant/test_calibrate.py
 

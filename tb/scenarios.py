@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from golden.model import Model, Shape
-from golden.random import random_model
+from golden.random import Kind, random_model
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import Config, ceil_div
 from tb.case import Case, Inference, accelerator_inference
@@ -53,9 +53,10 @@ RELU = np.maximum(np.arange(256).astype(np.uint8).view(np.int8), np.int8(0))
 def family(name: str, shape: Shape, seed: int = 1, **kinds: bool) -> Model:
     """A random model of this family: ReLU where pre-norm, one layer of head where no pooler.
 
-    kinds: those of `random_model`.
+    kinds: those of `golden.random.Kind`, as far as the shape has them.
     """
-    model = random_model(shape, seed, FACTORISED.get(name, 0), **kinds)
+    kind = Kind(FACTORISED.get(name, 0), **kinds).fitting(shape)
+    model = random_model(shape, seed, kind)
     if name.startswith("pre-norm"):
         layers = []
         for layer in model.layers:

@@ -5,7 +5,7 @@ Those that the benches play are `tb.scenarios.SMALL`; the others are corners tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from golden.encoder import run as golden
 from golden.model import Model, Shape
-from golden.random import random_model
+from golden.random import Kind, random_model
 from rtl.compile.image import Image
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import Config
@@ -41,7 +41,7 @@ CORNERS: dict[str, Shape] = {
 }  # fmt: skip
 #: BERT-Tiny at its own size, whose sums are those of real models; too large for a table of cases.
 REAL = "bert-tiny-real"
-#: What a random model may have beside its shape: arguments of `model`.
+#: What a random model may have beside its shape: arguments of `model` and of `golden.random.Kind`.
 KINDS: dict[str, dict[str, bool]] = {
     "plain": {},
     "precise": {"precise": True},
@@ -71,13 +71,13 @@ def shape(name: str, **changes: Any) -> Shape:
 def model(name: str, seed: int = 1, **options: Any) -> Model:
     """A random model of that name; its kind of activation and head are the name's as well.
 
-    options: those of `random_model`, and changes of the shape.
+    options: those of `golden.random.Kind` as far as the shape has them, and changes of the shape.
     """
-    of_model = {kind for kinds in GOLDEN_KINDS.values() for kind in kinds}
-    kinds = {kind: options.pop(kind) for kind in of_model & set(options)}
+    kinds = {field.name: options.pop(field.name) for field in fields(Kind) if field.name in options}
+    its = shape(name, **options)
     if name in SMALL:
-        return family(name, shape(name, **options), seed, **kinds)
-    return random_model(shape(name, **options), seed, EMBEDDINGS.get(name, 0), **kinds)
+        return family(name, its, seed, **kinds)
+    return random_model(its, seed, Kind(EMBEDDINGS.get(name, 0), **kinds).fitting(its))
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rtl.control.axi import ADDRESS, REGISTERS
-from rtl.dma.registers import DMA_REGISTERS
 from rtl.interface.command import MAGIC, VERSION
 from rtl.interface.operation import Error
-from rtl.registers.map import registers
+from rtl.interface.registers import ADDRESS, DMA_REGISTERS, REGISTERS
+from rtl.registers import registers
 from sim.machine.board import MemoryBoard
 from tests.driver.conftest import COMPILERS, CONFIG
 from tests.driver.drivers import (
@@ -90,7 +89,7 @@ def test_it_is_the_register_map(constants: dict[str, int]) -> None:
     assert sorted(driver_codes) == list(range(-19, 0))
 
 
-def test_it_has_every_field_of_the_systemrdl(constants: dict[str, int]) -> None:
+def test_it_has_every_field_of_the_map(constants: dict[str, int]) -> None:
     """One bit: its mask; more bits: mask and shift; a whole register: its offset alone."""
     made = registers(CONFIG)
     expected = {f"B2RTL_{r.name.upper()}": r.address for r in made}

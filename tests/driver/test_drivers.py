@@ -10,9 +10,9 @@ import pytest
 
 from golden.identity import identity_of
 from rtl.compile.image import image_bytes
-from rtl.control.axi import ADDRESS
 from rtl.interface.command import MAGIC, VERSION
 from rtl.interface.operation import Error
+from rtl.interface.registers import ADDRESS
 from sim.cycles.dma import predict_dma
 from sim.machine.board import MemoryBoard
 from tb.packing import lengths_of

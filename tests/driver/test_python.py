@@ -19,17 +19,16 @@ from driver.bert2rtl import DeviceError, DmaAccelerator, InferenceError
 from golden.embedding import embed
 from golden.encoder import run as golden
 from golden.identity import identity_of
-from golden.random import random_model
+from golden.random import Kind, random_model
 from quant.quantize.quantizers import table_codes
 from rtl.compile.batches import pack
 from rtl.compile.fit import fitting_model
 from rtl.compile.image import image_bytes
 from rtl.compile.program import compile_model, embedding_table
-from rtl.control.axi import REGISTERS
-from rtl.dma.registers import DMA_REGISTERS
 from rtl.interface.command import MAGIC, PARAMETER_PLANES
 from rtl.interface.isa import BITS, HEADER_WAYS, Flag, Opcode
 from rtl.interface.operation import Error
+from rtl.interface.registers import DMA_REGISTERS, REGISTERS
 from sim.machine.board import BASE, MemoryBoard
 from tests import zoo
 from tests.driver.conftest import CONFIG
@@ -84,7 +83,7 @@ def test_the_logits_of_any_stream(columns: int | None, kind: str) -> None:
     """Behind every kind of payload, for words as long as a tile and longer."""
     for name in ("three-heads", "every-token"):
         shape = zoo.shape(name, head_size=4)
-        model = random_model(shape, 5, **zoo.KINDS[kind])
+        model = random_model(shape, 5, Kind(**zoo.KINDS[kind]).fitting(shape))
         stream = compile_model(model, fitting_model(model, 8, 9, columns=columns)).stream()
         assert bert2rtl._labels(stream) == (shape.labels, name == "every-token")
         assert bert2rtl.model_hash(stream) == identity_of(model).hex()

@@ -20,9 +20,10 @@ from rtl.compile.fit import fitting
 from rtl.compile.image import image_bytes
 from rtl.compile.program import Program, compile_model, image_of
 from rtl.dma.bus import Bus
-from rtl.dma.registers import DMA_REGISTERS, KEPT
+from rtl.dma.registers import KEPT
 from rtl.interface.operation import Error
-from rtl.registers.map import registers
+from rtl.interface.registers import DMA_REGISTERS
+from rtl.registers import registers
 from sim.cycles.dma import predict_dma
 from sim.design import described
 from sim.machine.board import ABORT, MemoryBoard, design_of

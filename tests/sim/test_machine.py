@@ -16,7 +16,7 @@ import pytest
 
 from rtl.control.axi import ADDRESS_BITS
 from rtl.interface.operation import Error
-from rtl.registers.map import registers
+from rtl.registers import registers
 from sim.machine.inference import Inference, Loaded, Packets
 from sim.machine.machine import Machine, accelerator
 from sim.machine.result import Result

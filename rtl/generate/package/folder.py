@@ -17,7 +17,7 @@ from rtl.generate.package.core import core
 from rtl.generate.package.data_sheet import data_sheet
 from rtl.generate.sheet import Generated, file_list, module_files, sheet_text
 from rtl.interface.config import Config
-from rtl.registers.export import c_header
+from rtl.registers import c_header
 
 LICENCE = Path(__file__).resolve().parents[3] / "LICENSE"
 RTL = "rtl"
