@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -190,25 +189,6 @@ def test_two_configurations_live_in_one_design(tmp_path: Path) -> None:
     top.write_text(TWO.format("", ""))
     assert "accelerator" in verilator_says([*files, top], "two")
     assert "accelerator" in icarus_says([*files, top], "two")
-
-
-@pytest.mark.slow
-def test_without_traces_only_they_are_gone(tmp_path: Path) -> None:
-    config = Config(lanes=4, tokens=4, hidden=4, ffn=4, labels=2)
-    ports = {}
-    for trace in (True, False):
-        generate("softmax", config, tmp_path, trace=trace)
-        ports[trace] = json.loads((tmp_path / "softmax.json").read_text())["ports"]
-    whole, bare = ports[True], ports[False]
-    assert {name for name in whole if name.startswith("trace_")}
-    assert bare == {name: port for name, port in whole.items() if not name.startswith("trace_")}
-    header = re.search(
-        r"^module softmax\((.*?)\);", (tmp_path / "softmax.v").read_text(), re.M | re.S
-    )
-    assert header is not None
-    declared = re.findall(r"^  (?:input|output) .*?(\w+)(?: = \S+)?,?(?:  //.*)?$", header[1], re.M)
-    assert set(declared) == set(bare)
-    assert not any("trace" in file.read_text() for file in modules(tmp_path, "softmax")[1:])
 
 
 def test_what_cannot_be_generated_says_why(tmp_path: Path) -> None:
