@@ -82,8 +82,10 @@ GOLDEN_KINDS = {
 }
 #: Channels of the embeddings that are factorised.
 EMBEDDINGS = {
-    **{"factorised": 5, "factorised-one-layer": 9},
-    **{"factorised-as-wide": 11, "factorised-every-token": 1},
+    "factorised": 5,
+    "factorised-one-layer": 9,
+    "factorised-as-wide": 11,
+    "factorised-every-token": 1,
 }
 
 
