@@ -57,20 +57,6 @@ def test_does_not_fit(shape: dict[str, Any], limits: dict[str, int], message: st
         compile_model(model, changed(**limits))
 
 
-def test_wide_operands_need_precise_hardware() -> None:
-    model = family("bert-tiny", SHAPE, precise=True)
-    with pytest.raises(FitError, match=r"^the model needs 16-bit operands, the "):
-        compile_model(model, CONFIG)
-    program = compile_model(model, dataclasses.replace(CONFIG, precise=True))
-    assert any(Flag.WIDE in step.flags for step in program.steps)
-    plain = family("bert-tiny", SHAPE)
-    streams = [
-        compile_model(plain, dataclasses.replace(CONFIG, precise=precise)).stream()
-        for precise in (False, True)
-    ]
-    assert streams[0] == streams[1]
-
-
 @pytest.mark.parametrize(
     ("width", "tokens", "message"),
     [
