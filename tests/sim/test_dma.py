@@ -415,7 +415,7 @@ FAULTS: dict[str, tuple[Callable[[MemoryBoard], object], str, str, str]] = {
     ),
     "addresses change while busy": (
         test_every_register_is_what_the_map_says,
-        "registers", "self.writes, name) & ~self.busy", "self.writes, name)",
+        "rtl/dma/registers", "self.writes, name) & ~self.busy", "self.writes, name)",
     ),
 }  # fmt: skip
 
