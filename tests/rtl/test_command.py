@@ -26,7 +26,8 @@ from rtl.interface.command import (
 )
 from rtl.interface.config import LANES, Config
 from rtl.interface.isa import FIELDS, FLAGS, Flag, Opcode, flag_table, flags_byte, flags_of
-from tb.scenarios import SMALL, SMALL_LIMITS, family, kinds_of
+from tb.scenarios import SMALL_LIMITS, kinds_of
+from tests.zoo import SMALL, family
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER: dict[str, Any] = {

@@ -13,7 +13,7 @@ from rtl.compile.fit import FitError, fitting, longest_sequence
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import LANES, Config
 from rtl.interface.isa import Flag, Opcode
-from tb.scenarios import SMALL, family
+from tests.zoo import SMALL, family
 
 SHAPE = Shape(
     layers=2,

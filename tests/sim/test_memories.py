@@ -16,6 +16,7 @@ from tests.tiers import quick
 
 XPM = Path(__file__).with_name("xpm_memory.v")
 """What stands for AMD's library."""
+EXAMPLES = ("xilinx_xpm", "sram_macro")
 
 
 def replaced(bench: Path, which: str) -> list[Path]:
@@ -35,7 +36,7 @@ def replaced(bench: Path, which: str) -> list[Path]:
     return [bench / name for name in listed]
 
 
-@pytest.mark.parametrize("which", quick(["xilinx_xpm", "sram_macro"]))
+@pytest.mark.parametrize("which", quick(EXAMPLES))
 @pytest.mark.parametrize("unit", ["softmax", pytest.param("accelerator", marks=pytest.mark.slow)])
 def test_an_example_in_place_of_the_memory(unit: str, which: str, tmp_path: Path) -> None:
     """Bits and cycles are the same; only the accelerator has lanes."""
