@@ -237,6 +237,7 @@ def test_a_stream_in_an_image_keeps_the_rules(
     [
         ("--dump -o a", "--out has no meaning beside --dump"),
         ("--dump --image a", "--image has no meaning beside --dump"),
+        ("--dump --json a", "--json has no meaning beside --dump"),
         ("--dump README.md --lanes 8", "--lanes has no meaning beside --dump"),
         ("--check README.md --lanes 8", "--lanes has no meaning beside --check"),
         ("--check README.md --gated", "--gated has no meaning beside --check"),
@@ -246,4 +247,4 @@ def test_a_stream_in_an_image_keeps_the_rules(
 def test_options_that_would_be_left_unread_are_refused(
     words: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert refusal(main, words.split(), capsys) == f"error: {message}: leave out one of the two\n"
+    assert refusal(main, words.split(), capsys) == f"error: {message}: leave out one of them\n"

@@ -113,7 +113,6 @@ def test_the_core_names_what_there_is() -> None:
     text = core(
         "unit",
         rtl=["rtl/unit.v"],
-        constraints=["c/unit.sdc", "c/unit.lpf", "c/unit.xdc"],
         bench=["b/parts.sv", "b/top.sv"],
         vectors=["b/vectors/x.mem"],
     )
@@ -166,7 +165,6 @@ def cores(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "unit.core": core(
             "unit",
             rtl=["rtl/unit.v"],
-            constraints=sorted(clocks),
             bench=["bench/unit_bench.sv"],
             vectors=["bench/vectors/x.mem"],
         ),

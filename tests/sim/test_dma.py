@@ -390,12 +390,13 @@ FAULTS: dict[str, tuple[Callable[[MemoryBoard], object], str, str, str]] = {
         "accelerator_dma", "m.Elif(fetch.error)", "m.Elif(fetch.error & 0)",
     ),
     "an end does not wait": (
-        partial(test_aborts, range(0, 2500, 97), 0),
+        partial(test_aborts, [*range(16), *range(16, 2500, 97)], 20),
         "accelerator_dma", "inner.pending.eq(fetch.pending)", "inner.pending.eq(0)",
     ),
     "a bad address is no error": (
         partial(test_what_cannot_be_an_address_or_a_size, "row_bytes", 7),
-        "accelerator_dma", "m.If(control.begin & behind.wrong)", "m.If(0)",
+        "accelerator_dma", "m.If(control.begin & behind.wrong)",
+        "m.If(control.begin & behind.wrong & 0)",
     ),
     "no word ends the stream": (
         test_tokens_before_and_after_the_start,
@@ -414,7 +415,7 @@ FAULTS: dict[str, tuple[Callable[[MemoryBoard], object], str, str, str]] = {
     ),
     "addresses change while busy": (
         test_every_register_is_what_the_map_says,
-        "registers", "self.writes, name) & ~self.busy", "self.writes, name)",
+        "rtl/dma/registers", "self.writes, name) & ~self.busy", "self.writes, name)",
     ),
 }  # fmt: skip
 

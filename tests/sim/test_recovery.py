@@ -17,7 +17,7 @@ import pytest
 
 from golden.encoder import run
 from golden.model import Model, Shape
-from golden.random import random_model
+from golden.random import Kind, random_model
 from rtl.compile.account import violation
 from rtl.compile.edit import Edit
 from rtl.compile.program import Program, compile_model, embedding_table
@@ -248,7 +248,7 @@ def test_a_chained_norm_does_not_overtake_a_linear(precise: bool) -> None:
     config = replace(CONFIG, tokens=24, precise=precise)
     hidden = 16 if precise else 8
     shape = replace(TINY, hidden=hidden, head_size=hidden // 2, positions=24)
-    model = random_model(shape, 0, precise=precise)
+    model = random_model(shape, 0, Kind(precise=precise))
     program = compile_model(model, config, whole_last_layer=True)
     subject = Subject(model, program)
     steps = {step.name: step for step in program.steps}

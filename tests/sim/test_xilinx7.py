@@ -51,14 +51,6 @@ def test_the_table_and_the_file(
     assert command.main(arguments) == 0
 
 
-def test_a_design_that_yosys_refuses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(xilinx7, "FOLDER", tmp_path)
-    monkeypatch.setattr(xilinx7, "SCRIPT", "read_verilog {top}.v; synth_xilinx -family none")
-    with pytest.raises(SynthesisError, match="yosys failed; the end of"):
-        xilinx7.count(generated("requantize", CONFIG))
-    assert not list(tmp_path.glob("*/*.json"))
-
-
 #: A product behind two registers, of which Yosys' own flow for iCE40 makes one that is always 0.
 TWO_REGISTERS = """\
 module row(input clk, input [15:0] a, input [10:0] r, output reg [25:0] scale);

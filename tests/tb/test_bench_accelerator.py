@@ -19,10 +19,11 @@ from rtl.interface.operation import Error
 from sim.bench import run_bench
 from sim.design import Design, generated
 from tb.case import Case, Inference, write_case
-from tb.scenarios import SMALL, SMALL_LIMITS, batches, family, inferences, kinds_of
+from tb.scenarios import SMALL_LIMITS, batches, inferences, kinds_of
 from tests import configs
 from tests.malformed import damaged, damaged_streams, refused_streams, refused_tokens
 from tests.tb.power_up import at_random, unknown
+from tests.zoo import SMALL, family
 
 LIMITS = Config(lanes=4, **SMALL_LIMITS)
 EVERY = dataclasses.replace(LIMITS, **configs.EVERY)

@@ -9,7 +9,8 @@ from golden.encoder import run, run_batch
 from rtl.compile.program import compile_model
 from rtl.interface.config import Config
 from tb.expected import Writes, expected_writes
-from tb.scenarios import SMALL, SMALL_LIMITS, family, sequence
+from tb.scenarios import SMALL_LIMITS, sequence
+from tests.zoo import SMALL, family
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 N = CONFIG.lanes

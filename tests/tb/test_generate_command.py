@@ -21,10 +21,10 @@ from tb.generate import __main__ as command
 from tb.generate import tops
 from tb.generate.folder import bench_files
 from tb.generate.memories import Expected, Format, Names, expected_text
-from tb.scenarios import SMALL
 from tests.ending import exit_code
 from tests.quant.tiny import info_of
 from tests.tb.plain import Benches, edited, failed, passed, play, replay
+from tests.zoo import SMALL
 
 CHECKPOINT = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
 

@@ -114,15 +114,6 @@ def test_one_unit_and_a_text(model_folder: Path, tmp_path: Path) -> None:
         list(vectors.read(out, "softmax"))
 
 
-def test_a_second_run_replaces_the_first(model_folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "vectors"
-    given = ("--quantized", model_folder, "--out", out)
-    for unit in ("rsqrt", "matmul"):
-        assert run_command(*given, "--unit", unit, "--text", "a") == 0
-    assert sorted(path.name for path in out.iterdir()) == ["index.json", "matmul"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "vectors"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

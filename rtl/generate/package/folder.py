@@ -84,7 +84,6 @@ def package_files(
         f"{module}.core": core(
             module,
             rtl=rtl,
-            constraints=sorted(clocks),
             bench=[f"{place}/{path}" for path in bench_sources],
             vectors=sorted(path for path in around if "/vectors/" in path),
         ),
