@@ -55,7 +55,7 @@ class Activity(Bundle):
 
 
 class SoftmaxTrace(Bundle):
-    """What the softmax computes."""
+    """What the softmax writes."""
 
     def __init__(self, lanes: int, tokens: int) -> None:
         super().__init__(
@@ -88,7 +88,7 @@ class AttentionTrace(Bundle):
 
 
 class NormTrace(Bundle):
-    """What the norms compute."""
+    """What the normalizer writes."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(
