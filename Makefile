@@ -75,7 +75,8 @@ regress: setup-test setup-synth  ## All other tests, 222,000 fuzz cases, mutants
 	    $(RUN) -m verify.fuzz --cases 20000 --lanes 4 $$option || exit; done
 	@$(RUN) -m verify.mutate requantize activation matmul reciprocal --count 300
 	@$(RUN) -m verify.mutate softmax position_bias layernorm rsqrt --count 200
-	@$(RUN) -m verify.mutate accelerator --count 60
+	@for columns in 4 16; do \
+	    $(RUN) -m verify.mutate accelerator --columns $$columns --count 60 || exit; done
 	@for last in "" --whole-last-layer; do \
 	    $(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32 --play $$last || exit; done
 	@$(RUN) -m sim.regress $(ARGS)
@@ -85,7 +86,7 @@ lowest: setup-test  ## Tests without simulations on the lowest versions that pyp
 	@rm -rf $(BUILD)/lowest
 	@.venv/bin/uv venv -q -p $(RUN) $(BUILD)/lowest
 	@.venv/bin/uv pip install -q -p $(BUILD)/lowest/bin/python --resolution lowest-direct \
-	    -e '.[quant,rtl,sim,package,parquet,fast]' pytest==9.2.0 pytest-timeout==2.4.0
+	    -e '.[quant,rtl,sim,parquet,fast]' pytest==9.2.0 pytest-timeout==2.4.0
 	@$(BUILD)/lowest/bin/python -m pytest -q -m "not slow" \
 	    tests/golden tests/rtl/test_registers.py tests/rtl/test_parameters.py tests/quant/test_calibrate.py
 

@@ -12,7 +12,7 @@ _NAMES = {
     **dict.fromkeys(("onnx", "onnxruntime"), "fast"),
     "pyarrow": "parquet",
 }
-_EXTRAS = {"sim": "quant,rtl,sim,package", "synth": "synth,litex", "train": "quant,train"}
+_EXTRAS = {"sim": "quant,rtl,sim", "synth": "synth,litex", "train": "quant,train"}
 
 
 def how(module: str) -> str:

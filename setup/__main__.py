@@ -26,7 +26,7 @@ examples:
   python3 -m setup parquet
 """
 
-HARDWARE = ("quant", "rtl", "sim", "package")
+HARDWARE = ("quant", "rtl", "sim")
 SYNTHESIS = (*HARDWARE, "synth", "litex")
 TRAINING = ("quant", "fast", "train")
 PROFILES = {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rtl.control.axi import ADDRESS, OKAY
+from rtl.control.axi import OKAY
 from rtl.interface.operation import Error
+from rtl.interface.registers import ADDRESS
 from tb.compare import Mismatch
 from tb.streams import Pins
 from tb.trace import CAUSES

@@ -1,6 +1,6 @@
 """The small models of all tests: every kind of encoder that a shape can describe, by name.
 
-Those that the benches play are `tb.scenarios.SMALL`; the others are corners that need no hardware.
+Those of SMALL are played by benches; the others are corners that need no hardware.
 """
 
 from __future__ import annotations
@@ -18,8 +18,30 @@ from rtl.compile.image import Image
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import Config
 from sim.machine.inference import Inference, Loaded
-from tb.scenarios import FACTORISED, FAMILIES, SMALL, family, kinds_of
+from tb import scenarios
+from tb.scenarios import kinds_of
 
+#: The families of encoders at their real size; vocabularies are cut, they only lengthen a table.
+FAMILIES = {
+    "bert-tiny": Shape(2, 128, 2, 64, 512, 2, vocabulary=600, positions=512, types=2),
+    "no-pooler": Shape(4, 256, 4, 64, 1024, 3, 300, 130, types=2, position_offset=2),
+    "pre-norm": Shape(
+        3, 128, 4, 32, 256, 2, 200, 128, types=0, norm="pre", embedding_norm=False, pooling="mean"
+    ),
+    "three-heads": Shape(2, 96, 3, 32, 200, 5, vocabulary=150, positions=100, types=1),
+}
+#: The same structures with odd sizes, small enough for Icarus.
+SMALL = scenarios.SMALL | {
+    "bert-tiny": Shape(2, 12, 2, 6, 24, 2, vocabulary=30, positions=40, types=2),
+    "no-pooler": Shape(1, 10, 2, 5, 14, 3, 20, 34, types=2, position_offset=2),
+    "pre-norm-embedding-norm": Shape(2, 8, 2, 4, 17, 1, 20, 32, types=1, norm="pre"),
+    "post-norm-mean": Shape(1, 7, 1, 9, 5, 4, 20, 30, types=2, pooling="mean"),
+    "shared-keys": Shape(2, 10, 4, 2, 9, 3, 20, 30, types=1, kv_heads=2),
+    "every-token": Shape(1, 10, 2, 5, 14, 5, 20, 34, types=2, pooling="none"),
+    "every-token-pre-norm": Shape(2, 8, 1, 4, 9, 1, 20, 32, types=1, norm="pre", pooling="none"),
+    "factorised": Shape(2, 11, 2, 4, 13, 2, vocabulary=20, positions=32, types=2),
+    "factorised-one-layer": Shape(1, 9, 3, 2, 10, 3, vocabulary=20, positions=32, types=1),
+}
 SHAPES: dict[str, Shape] = SMALL | {
     "one": Shape(1, 1, 1, 1, 1, 1, vocabulary=20, positions=30, types=0),
     "factorised-as-wide": replace(SMALL["post-norm-mean"], hidden=11, heads=3, head_size=3),
@@ -59,7 +81,23 @@ GOLDEN_KINDS = {
     **KINDS,
 }
 #: Channels of the embeddings that are factorised.
-EMBEDDINGS = FACTORISED | {"factorised-as-wide": 11, "factorised-every-token": 1}
+EMBEDDINGS = {
+    "factorised": 5,
+    "factorised-one-layer": 9,
+    "factorised-as-wide": 11,
+    "factorised-every-token": 1,
+}
+
+
+def family(name: str, shape: Shape, seed: int = 1, **kinds: bool) -> Model:
+    """A random model of this family: ReLU where pre-norm, one layer of head where no pooler.
+
+    kinds: those of `golden.random.Kind`.
+    """
+    model = scenarios.family(name, shape, seed, EMBEDDINGS.get(name, 0), **kinds)
+    if name in ("no-pooler", "post-norm-mean", "every-token") and model.head_norm is None:
+        model = replace(model, head=model.head[-1:])
+    return model
 
 
 def shape(name: str, **changes: Any) -> Shape:

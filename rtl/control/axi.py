@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 
+from rtl.interface.registers import REGISTERS, Register
 from rtl.primitives.members import Bundle, In, Out, Unit
 
 
@@ -21,41 +20,6 @@ class AxiStream(wiring.Signature):
         super().__init__(members | ({"tlast": Out(1)} if last else {}))
 
 
-@dataclass(frozen=True)
-class Register:
-    """A 32-bit register of the map: byte address, name, whether it takes writes, and is shown."""
-
-    address: int
-    name: str
-    writable: bool = False
-    readable: bool = True
-
-
-REGISTERS = (
-    Register(0x00, "id"),
-    Register(0x04, "version"),
-    Register(0x08, "lanes"),
-    Register(0x0C, "tokens"),
-    Register(0x10, "hidden"),
-    Register(0x14, "ffn"),
-    Register(0x18, "labels"),
-    Register(0x1C, "control", writable=True),
-    Register(0x20, "status"),
-    Register(0x24, "cycles"),
-    Register(0x28, "active"),
-    Register(0x2C, "stall_idle"),
-    Register(0x30, "stall_weights"),
-    Register(0x34, "stall_norm"),
-    Register(0x38, "stall_softmax"),
-    Register(0x3C, "stall_drain"),
-    Register(0x40, "interrupt_enable", writable=True),
-    Register(0x44, "interrupt_pending", writable=True),
-    Register(0x48, "failed_sequence"),
-    Register(0x4C, "columns"),
-)
-"""Where the gateware has what rtl/registers/bert2rtl.rdl says; a test holds the two together."""
-
-ADDRESS = {register.name: register.address for register in REGISTERS}
 ADDRESS_BITS = 7
 OKAY, SLVERR = 0, 2
 
@@ -125,11 +89,7 @@ class Registers(Unit):
             s_axi=In(AxiLite(ADDRESS_BITS + bool(further)), "Addresses are rounded down to words."),
             busy=In(1, "An inference is under way, or cannot begin."),
             done=In(1, "Pulse: it has ended."),
-            start=Out(
-                1,
-                "Pulses, a cycle after the write was taken. With both bits set it is an abort "
-                "alone.",
-            ),
+            start=Out(1, "Pulses, a cycle after the write; both bits are an abort alone."),
             abort=Out(1, ...),
             interrupt=Out(1, "The level, from registers."),
             value=In(

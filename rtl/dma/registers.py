@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Elaboratable, Module, Mux, ResetInserter, Signal, unsigned
-from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib import data, fifo, wiring
+from amaranth.lib.stream import Signature as Stream
 
-from rtl.control.axi import Register
 from rtl.dma.bus import Bus
 from rtl.dma.row_addresses import most_row_words
 from rtl.interface.command import DESCRIPTOR_BYTES
 from rtl.interface.config import Config, power_of_two
+from rtl.interface.registers import DMA_REGISTERS
 from rtl.primitives.members import In, Out, Unit
-
-DMA_REGISTERS = (
-    Register(0x80, "model_address", writable=True),
-    Register(0x84, "model_address_high", writable=True),
-    Register(0x88, "model_bytes", writable=True),
-    Register(0x8C, "rows_address", writable=True),
-    Register(0x90, "rows_address_high", writable=True),
-    Register(0x94, "row_bytes", writable=True),
-    Register(0x98, "token", writable=True, readable=False),
-    Register(0x9C, "token_last", writable=True, readable=False),
-    Register(0xA0, "token_room"),
-    Register(0xA4, "logit"),
-    Register(0xA8, "logits_waiting"),
-    Register(0xAC, "bus_bytes"),
-)
-"""Where the gateware has what rtl/registers/bert2rtl.rdl says with DMA; a test holds the two
-together."""
 
 KEPT = tuple(r.name for r in DMA_REGISTERS if r.writable and r.readable)
 ALIGNMENT = 64
@@ -54,7 +38,7 @@ class DmaRegisters(Unit):
         super().__init__(
             writes=In(
                 wiring.Signature(dict.fromkeys(writable, Out(1))),
-                "A pulse for each writable register, by its name; what is written.",
+                "A pulse for each writable register; what is written.",
             ),
             data=In(32, ...),
             refused=Out(
@@ -69,8 +53,8 @@ class DmaRegisters(Unit):
             busy=In(1, "An inference is under way: addresses and sizes stay as they are."),
             clear_tokens=In(1, "Empty the FIFO."),
             clear_logits=In(1, ...),
-            tokens=Out(stream.Signature(TOKEN)),
-            logits=In(stream.Signature(unsigned(32))),
+            tokens=Out(Stream(TOKEN)),
+            logits=In(Stream(unsigned(32))),
             model_address=Out(
                 bus.address_bits, "What the registers say, in words where it is a size."
             ),

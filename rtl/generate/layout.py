@@ -22,7 +22,6 @@ _DECLARED = re.compile(
     r"^  (input|output|inout|wire|reg) ((?:\[\d+:0\] )?)(\w+)( = [^;]+)?;\n", re.M
 )
 _INSTANCE = re.compile(r"^  (?!module)(\w+) \w+ \(\n((?:    \..*\n)+)", re.MULTILINE)
-_UNUSED = re.compile(r"^  \(\* unused_bits = .* \*\)\n", re.MULTILINE)
 _BIT = re.compile(r"\\(\w+)_reg\[(\d+)\] ")
 _BLOCK = re.compile(r"  always @\(posedge (\w+)\)\n((?:    .*\n)+)")
 _RUN = re.compile(
@@ -77,7 +76,7 @@ def _module(body: str, part: Part) -> str:
             declared[name] = [kind]
         return ""
 
-    body = _DECLARED.sub(declaration, _UNUSED.sub("", body))
+    body = _DECLARED.sub(declaration, body)
     body = _PARAMETERS.sub(_decimal, _clocked(_whole_names(body)))
     ports = list(_ports(part, declared))
     return "\n".join([*_about(part), f"module {part.name}(", *ports, ");", body.lstrip("\n")])

@@ -83,7 +83,7 @@ UNITS: dict[str, Unit] = {
         Unit(
             name="matmul",
             build=MatMul,
-            description="array of lanes x lanes INT8 multiply-accumulators with shadow drain",
+            description="array of lanes x columns INT8 multiply-accumulators with shadow drain",
         ),
         Unit(
             name="accelerator",

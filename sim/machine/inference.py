@@ -15,8 +15,8 @@ from cli.errors import UserError
 import numpy as np
 
 from rtl.compile.program import Program
-from rtl.control.axi import ADDRESS
 from rtl.interface.config import ceil_div
+from rtl.interface.registers import ADDRESS
 from tb.packing import lengths_of, token_words
 
 ROW_LATENCY = 20

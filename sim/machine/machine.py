@@ -16,10 +16,9 @@ from typing import Self
 
 import numpy as np
 
-from rtl.control.axi import REGISTERS
-from rtl.dma.registers import DMA_REGISTERS
 from rtl.interface.command import MAGIC, VERSION
 from rtl.interface.config import Config
+from rtl.interface.registers import DMA_REGISTERS, REGISTERS
 from sim.builds import FASTER, LIBRARY_FLAGS, OPTIMISATION, build_harness
 from sim.design import Design, generated
 from sim.machine.inference import Inference, packed

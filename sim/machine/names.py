@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rtl.control.axi import REGISTERS
+from rtl.interface.registers import REGISTERS
 from tb.trace import CAUSES, TRACE_PORTS
 
 HEADER = "names.h"

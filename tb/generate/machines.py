@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from golden.model import Model
-from rtl.control.axi import ADDRESS
 from rtl.dma.bus import Bus
-from rtl.dma.registers import ALIGNMENT, DMA_REGISTERS, KEPT, fifo_words
+from rtl.dma.registers import ALIGNMENT, KEPT, fifo_words
 from rtl.interface.command import MAGIC
 from rtl.interface.config import Config, ceil_div
+from rtl.interface.registers import ADDRESS, DMA_REGISTERS
 from tb.case import Inference
 from tb.expected import Writes
 from tb.generate import tops

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rtl.control.axi import ADDRESS, REGISTERS
-from rtl.dma.registers import DMA_REGISTERS
 from rtl.interface.command import MAGIC, VERSION
 from rtl.interface.operation import Error
-from rtl.registers.map import registers
+from rtl.interface.registers import ADDRESS, DMA_REGISTERS, REGISTERS
+from rtl.registers import registers
 from sim.machine.board import MemoryBoard
 from tests.driver.conftest import COMPILERS, CONFIG
 from tests.driver.drivers import (
@@ -90,7 +89,7 @@ def test_it_is_the_register_map(constants: dict[str, int]) -> None:
     assert sorted(driver_codes) == list(range(-19, 0))
 
 
-def test_it_has_every_field_of_the_systemrdl(constants: dict[str, int]) -> None:
+def test_it_has_every_field_of_the_map(constants: dict[str, int]) -> None:
     """One bit: its mask; more bits: mask and shift; a whole register: its offset alone."""
     made = registers(CONFIG)
     expected = {f"B2RTL_{r.name.upper()}": r.address for r in made}
@@ -111,14 +110,6 @@ def test_it_has_every_field_of_the_systemrdl(constants: dict[str, int]) -> None:
     found = {n: v for n, v in constants.items() if n.startswith(about[:3]) or n in about}
     assert found == expected
     assert len(expected) == 20 + 2 + 4 + 2 + 2
-
-
-def test_the_readme_names_the_functions_that_return_no_code() -> None:
-    """All others are of type int; b2rtl_acknowledge and b2rtl_failed_sequence are, too."""
-    types = {name: kind for kind, name in re.findall(r"^(\w.*?)b2rtl_(\w+)\(", HEADER, re.M)}
-    others = {name for name, kind in types.items() if kind != "int "}
-    (said,) = re.findall(r"^- These return no code:(.*?)\n- ", README, re.M | re.S)
-    assert set(re.findall(r"b2rtl_(\w+)", said)) == others | {"acknowledge", "failed_sequence"}
 
 
 def test_a_device_that_is_not_open(c_driver: CDriver, board: MemoryBoard) -> None:

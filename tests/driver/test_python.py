@@ -25,11 +25,10 @@ from rtl.compile.batches import pack
 from rtl.compile.fit import fitting_model
 from rtl.compile.image import image_bytes
 from rtl.compile.program import compile_model, embedding_table
-from rtl.control.axi import REGISTERS
-from rtl.dma.registers import DMA_REGISTERS
 from rtl.interface.command import MAGIC, PARAMETER_PLANES
 from rtl.interface.isa import BITS, HEADER_WAYS, Flag, Opcode
 from rtl.interface.operation import Error
+from rtl.interface.registers import DMA_REGISTERS, REGISTERS
 from sim.machine.board import BASE, MemoryBoard
 from tests import zoo
 from tests.driver.conftest import CONFIG

@@ -3,8 +3,8 @@ import pytest
 
 from golden.encoder import run
 from golden.random import Kind, multiplier, random_model
-from tb.scenarios import FAMILIES
 from tests import zoo
+from tests.zoo import FAMILIES
 
 SHAPES = FAMILIES | {"narrow": zoo.shape("three-heads")}
 

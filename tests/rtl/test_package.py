@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
 import yaml
 
+from rtl.datapath.softmax import Softmax
 from rtl.dma.bus import Bus
+from rtl.dma.registers import DmaRegisters
 from rtl.generate.package import folder
 from rtl.generate.package.constraints import constraints
 from rtl.generate.package.core import core
 from rtl.generate.package.data_sheet import PORTS, memories, port_text
 from rtl.generate.package.programming import programming
 from rtl.generate.sheet import banner
+from rtl.generate.verilog import convert
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from rtl.registers.map import registers
+from rtl.registers import registers
 from tests.tiers import quick
 
 
@@ -80,73 +83,22 @@ def test_the_chapter_of_programming(bus: Bus | None) -> None:
     assert ("| 96..127 | SHA-256 of all bytes after the header |" in text) == (bus is not None)
 
 
-MEMORIES = """\
-module top(
-  input  wire clk
-);
-  bert2rtl_ram_1r1w #(
-    .DEPTH(100),
-    .LANES(1),
-    .OUTPUT_REGISTER(1),
-    .WIDTH(32)
-  ) words (
-    .clk(clk)
-  );
-  top_part part0 (
-    .clk(clk)
-  );
-  top_part part1 (
-    .clk(clk)
-  );
-  top_fifo fifo (
-    .clk(clk)
-  );
-  bert2rtl_register_file #(
-    .DEPTH(3),
-    .WIDTH(7)
-  ) lengths (
-    .clk(clk)
-  );
-endmodule
-module top_part(
-  input  wire clk
-);
-  top_table exp2 (
-    .clk(clk)
-  );
-endmodule
-module top_table(
-  input  wire clk
-);
-  bert2rtl_rom_2r #(
-    .DEPTH(8),
-    .TABLE(TABLE),
-    .WIDTH(1)
-  ) rom (
-    .clk(clk)
-  );
-endmodule
-module top_fifo(
-  input  wire clk
-);
-  bert2rtl_ram_1r1w #(
-    .DEPTH(4),
-    .OUTPUT_REGISTER(0),
-    .WIDTH(7)
-  ) storage (
-    .clk(clk)
-  );
-endmodule
-"""
-
-
-def test_memories_of_a_text() -> None:
-    assert [dataclasses.astuple(one) for one in memories(MEMORIES, "top")] == [
-        ("words", "RAM", 1, 2, 100, 32),
-        ("part0.exp2", "ROM", 2, 2, 8, 1),
-        ("part1.exp2", "ROM", 2, 2, 8, 1),
-        ("fifo", "FIFO", 1, 1, 4, 7),
-        ("lengths", "RAM", 1, 0, 3, 7),
+def test_memories_of_the_verilog() -> None:
+    """Those of a unit of RAMs and ROMs, and of one of FIFOs."""
+    config = Config(lanes=4, tokens=8, hidden=8, ffn=8, labels=2)
+    parts = {"softmax": Softmax(4, 8), "registers": DmaRegisters(config, Bus())}
+    found = [
+        astuple(row) for name, part in parts.items() for row in memories(convert(part, name), name)
+    ]
+    assert found == [
+        ("exp2_table0", "ROM", 2, 2, 256, 9),
+        ("exp2_table1", "ROM", 2, 2, 256, 9),
+        ("mask", "RAM", 1, 2, 8, 1),
+        ("p", "RAM", 1, 2, 16, 32),
+        ("row_scale.reciprocal.table_", "ROM", 1, 2, 128, 25),
+        ("scores", "RAM", 1, 2, 16, 65),
+        ("logits", "FIFO", 1, 1, 511, 32),
+        ("tokens", "FIFO", 1, 1, 511, 33),
     ]
 
 
@@ -161,7 +113,6 @@ def test_the_core_names_what_there_is() -> None:
     text = core(
         "unit",
         rtl=["rtl/unit.v"],
-        constraints=["c/unit.sdc", "c/unit.lpf", "c/unit.xdc"],
         bench=["b/parts.sv", "b/top.sv"],
         vectors=["b/vectors/x.mem"],
     )
@@ -177,15 +128,14 @@ def test_the_core_names_what_there_is() -> None:
     assert re.fullmatch(r"bert2rtl:accelerator:unit:[\d.]+", whole["name"])
 
 
-KINDS = {
-    "icarus": "SDC",
-    "verilator": "SDC",
-    "quartus": "SDC",
-    "symbiflow": "SDC",
-    "vivado": "xdc",
-    "trellis": "LPF",
-}
-"""What each tool reads of the constraints, by edalize's names."""
+SETUPS = [
+    *((["--tool", tool], [], "SDC") for tool in ("icarus", "verilator", "quartus", "symbiflow")),
+    (["--tool", "vivado"], [], "xdc"),
+    (["--tool", "trellis"], [], "LPF"),
+    (["--target=vivado"], ["--part", "xc7a35tcsg324-1"], "xdc"),
+    (["--target=quartus"], ["--family", "Cyclone V", "--device", "5CSEMA5F31C6"], "SDC"),
+]
+"""Options before and behind the name of the core, and what the tool reads of the constraints."""
 BOARD = """CAPI=2:
 name: test:test:board:1.0
 filesets:
@@ -215,7 +165,6 @@ def cores(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "unit.core": core(
             "unit",
             rtl=["rtl/unit.v"],
-            constraints=sorted(clocks),
             bench=["bench/unit_bench.sv"],
             vectors=["bench/vectors/x.mem"],
         ),
@@ -250,57 +199,14 @@ def set_up(
     return sorted((Path(file["name"]).name, file["file_type"]) for file in files)
 
 
-PROJECTS = {
-    "vivado": (
-        ["--part", "xc7a35tcsg324-1"],
-        ["set_property part xc7a35tcsg324-1", "set_property top unit"],
-        {"read_verilog {": "unit.v", "read_xdc {": "unit.xdc"},
-    ),
-    "quartus": (
-        ["--family", "Cyclone V", "--device", "5CSEMA5F31C6"],
-        [
-            'set_global_assignment -name FAMILY "Cyclone V"',
-            "set_global_assignment -name DEVICE 5CSEMA5F31C6",
-            "set_global_assignment -name TOP_LEVEL_ENTITY unit",
-        ],
-        {
-            "set_global_assignment -name VERILOG_FILE ": "unit.v",
-            "set_global_assignment -name SDC_FILE ": "unit.sdc",
-        },
-    ),
-}
-"""Options, lines of the project, and the file that follows each other line's beginning."""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("target", PROJECTS)
-def test_a_project_has_all_files_and_the_clock(target: str, cores: Path, tmp_path: Path) -> None:
-    """As Edalize writes it, for Vivado and Quartus to open."""
-    options, lines, files = PROJECTS[target]
-    set_up(cores, tmp_path, "bert2rtl:accelerator:unit", f"--target={target}", more=options)
-    (project,) = [
-        path
-        for path in tmp_path.rglob("*.tcl")
-        if re.search(r"^(create_project|project_new) ", path.read_text(), re.M)
-    ]
-    text = project.read_text()
-    for line in lines:
-        assert f"\n{line}" in text
-    sources = [path for path in project.parent.rglob("src/**/*") if path.is_file()]
-    assert sorted(path.name for path in sources) == sorted(files.values())
-    for begin, name in files.items():
-        (named,) = re.findall(rf"^{re.escape(begin)}([^\s}}]+)", text, re.M)
-        assert project.parent / named in sources
-        assert Path(named).name == name
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("tool", KINDS)
-def test_the_core_alone_has_the_clock_of_its_tool(tool: str, cores: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("options", "more", "kind"), SETUPS)
+def test_the_core_alone_has_the_clock_of_its_tool(
+    options: list[str], more: list[str], kind: str, cores: Path, tmp_path: Path
+) -> None:
     """Once: Vivado and nextpnr would take the clock of two files twice, or refuse them."""
-    suffix = KINDS[tool].lower()
-    made = set_up(cores, tmp_path, "bert2rtl:accelerator:unit", "--tool", tool)
-    assert made == sorted([(f"unit.{suffix}", KINDS[tool]), ("unit.v", "verilogSource")])
+    made = set_up(cores, tmp_path, "bert2rtl:accelerator:unit", *options, more=more)
+    assert made == sorted([(f"unit.{kind.lower()}", kind), ("unit.v", "verilogSource")])
 
 
 @pytest.mark.slow
@@ -308,7 +214,7 @@ def test_the_core_alone_has_the_clock_of_its_tool(tool: str, cores: Path, tmp_pa
     "options",
     [
         *quick([[f"--target={flow}"] for flow in ("trellis", "vivado")]),
-        *quick([["--target=default", "--tool", tool] for tool in KINDS], 0),
+        *quick([["--target=default", *options] for options, more, _ in SETUPS if not more], 0),
     ],
     ids=" ".join,
 )

@@ -16,7 +16,7 @@ from amaranth.lib import data, wiring
 from rtl.control.axi import Registers
 from rtl.control.tile_queue import TileQueue
 from rtl.dma.bus import Bus
-from rtl.generate import fields, library
+from rtl.generate import library
 from rtl.generate.identifiers import WORDS, free, plain
 from rtl.generate.sheet import Generated, file_list, generated
 from rtl.generate.verilog import by_module, convert, instances, netlist
@@ -231,17 +231,6 @@ def differs(build: object, folder: Path) -> bool:
 @pytest.mark.parametrize("name", quick(COMPONENTS, 2))
 def test_it_is_the_design(name: str, tmp_path: Path) -> None:
     assert not differs(COMPONENTS[name], tmp_path)
-
-
-@pytest.mark.slow
-def test_a_lost_value_of_a_field_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    renewed = fields._renewed
-
-    def lost(signal: Signal, name: str, start: int, width: int) -> Signal:
-        return renewed(signal, name, min(start + 1, len(signal) - width), width)
-
-    monkeypatch.setattr(fields, "_renewed", lost)
-    assert differs(Whole, tmp_path)
 
 
 @pytest.mark.parametrize(

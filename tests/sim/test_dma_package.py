@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rtl import registers
 from rtl.compile.program import compile_model
 from rtl.dma.bus import Bus
 from rtl.dma.fetch import Fetch
@@ -17,7 +18,6 @@ from rtl.generate.__main__ import main
 from rtl.generate.sheet import generated, module_files
 from rtl.generate.verilog import convert
 from rtl.interface.config import LANES, Config, ceil_div
-from rtl.registers import __main__ as registers
 from sim.cycles import dma as cycles
 from sim.cycles.dma import MemoryRows, StreamWords, row_numbers
 from sim.cycles.model import Inference

@@ -6,8 +6,8 @@ import pytest
 from amaranth.hdl import Shape
 from amaranth.lib import data
 
-from rtl.control.axi import REGISTERS
 from rtl.interface.config import Config
+from rtl.interface.registers import REGISTERS
 from rtl.interface.trace import Stall, Trace
 from sim.machine.names import header
 from tb.trace import CAUSES, TRACE_PORTS, elements

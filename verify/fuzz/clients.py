@@ -8,8 +8,9 @@ from random import Random
 
 import numpy as np
 
-from rtl.control.axi import ADDRESS, ADDRESS_BITS
+from rtl.control.axi import ADDRESS_BITS
 from rtl.interface.operation import Error
+from rtl.interface.registers import ADDRESS
 from sim.machine.inference import Action, After, Client, Event, Packets
 from verify.fuzz.streams import STREAMS
 from verify.fuzz.subject import POOL, Run, Sequence, Subject

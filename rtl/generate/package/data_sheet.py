@@ -13,11 +13,10 @@ from cli.options import version
 from rtl.dma.bus import Bus
 from rtl.generate import library
 from rtl.generate.package.programming import programming
-from rtl.generate.package.tables import table
 from rtl.generate.sheet import Generated, chosen
 from rtl.generate.verilog import TRACE, by_module, instances
 from rtl.interface.config import Config
-from rtl.registers.export import errors, markdown
+from rtl.registers import errors, markdown, table
 
 PORTS = {
     "clk": "clock, rising edges",
@@ -131,8 +130,6 @@ BREADY at 1.
 ## Registers
 
 {registers}
-| error | | what happened |
-| --- | --- | --- |
 {errors}
 ## Programming
 
@@ -172,7 +169,7 @@ def data_sheet(made: Generated, config: Config, *, bench: str, bus: Bus | None =
         parameters=table(("choice", "value"), list(chosen(config, bus).items()), right=1),
         ports=table(("port", "direction", "bits", "what"), list(_ports(made.facts["ports"]))),
         registers=markdown(config, bus),
-        errors=errors(config),
+        errors=errors(),
         programming=programming(config, bus),
         memories=table(columns, sizes, right=5),
     )

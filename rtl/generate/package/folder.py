@@ -17,7 +17,7 @@ from rtl.generate.package.core import core
 from rtl.generate.package.data_sheet import data_sheet
 from rtl.generate.sheet import Generated, file_list, module_files, sheet_text
 from rtl.interface.config import Config
-from rtl.registers.export import c_header
+from rtl.registers import c_header
 
 LICENCE = Path(__file__).resolve().parents[3] / "LICENSE"
 RTL = "rtl"
@@ -84,7 +84,6 @@ def package_files(
         f"{module}.core": core(
             module,
             rtl=rtl,
-            constraints=sorted(clocks),
             bench=[f"{place}/{path}" for path in bench_sources],
             vectors=sorted(path for path in around if "/vectors/" in path),
         ),

@@ -1,1 +1,0 @@
-"""The register map: a SystemRDL file, and what is made of it for software and readers."""
