@@ -53,10 +53,7 @@ def hold(board: MemoryBoard, lanes: int, **options: Any) -> None:
     board.hold({one.address: image_bytes(one.image) for one in held})
 
 
-def board_of(
-    lanes: int, bus: Bus, design: Any = None, variant: str = "", **options: Any
-) -> MemoryBoard:
-    made = design or design_of(limits(lanes, **options), bus)
-    board = MemoryBoard(library(made, variant), bus)
+def board_of(lanes: int, bus: Bus, **options: Any) -> MemoryBoard:
+    board = MemoryBoard(library(design_of(limits(lanes, **options), bus)), bus)
     hold(board, lanes, **options)
     return board
