@@ -75,7 +75,8 @@ regress: setup-test setup-synth  ## All other tests, 222,000 fuzz cases, mutants
 	    $(RUN) -m verify.fuzz --cases 20000 --lanes 4 $$option || exit; done
 	@$(RUN) -m verify.mutate requantize activation matmul reciprocal --count 300
 	@$(RUN) -m verify.mutate softmax position_bias layernorm rsqrt --count 200
-	@$(RUN) -m verify.mutate accelerator --count 60
+	@for columns in 4 16; do \
+	    $(RUN) -m verify.mutate accelerator --columns $$columns --count 60 || exit; done
 	@for last in "" --whole-last-layer; do \
 	    $(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32 --play $$last || exit; done
 	@$(RUN) -m sim.regress $(ARGS)

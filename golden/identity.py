@@ -4,14 +4,12 @@ Two models of one identity give the same logits to every sequence, on any number
 labels, scales and the tokenizer are no part of it: they stand beside the integers.
 """
 
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
 
 from golden.model import Model
+from golden.store import parts
 
 IDENTITY_BYTES = 8
 
@@ -24,7 +22,7 @@ def identity_of(model: Model) -> bytes:
     the last index first. What is None is left out: a field that a model lacks changes nothing.
     """
     found = sha256()
-    for name, value in sorted(_parts("", model), key=lambda part: part[0]):
+    for name, value in sorted(parts(model), key=lambda part: part[0]):
         if isinstance(value, np.ndarray):
             little = value.astype(value.dtype.newbyteorder("<"), copy=False)
             found.update(f"{name} {value.dtype.name} {value.shape}\n".encode())
@@ -32,17 +30,3 @@ def identity_of(model: Model) -> bytes:
         else:
             found.update(f"{name} {value}\n".encode())
     return found.digest()[:IDENTITY_BYTES]
-
-
-def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Arrays and plain values by dotted name; a tuple as its length and its members."""
-    if is_dataclass(value):
-        for field in fields(value):
-            member = f"{name}.{field.name}" if name else field.name
-            yield from _parts(member, getattr(value, field.name))
-    elif isinstance(value, tuple):
-        yield name, len(value)
-        for place, item in enumerate(value):
-            yield from _parts(f"{name}.{place}", item)
-    elif value is not None:
-        yield name, value

@@ -6,8 +6,10 @@ that a model which exists satisfies every bound on which the formats of docs/num
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from operator import index
-from typing import Literal, get_args
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -29,39 +31,85 @@ NormPlacement = Literal["post", "pre"]
 Pooling = Literal["first", "mean", "none"]
 
 
-def _check_integer(name: str, value: int, low: int, high: int) -> None:
-    try:
-        index(value)
-    except TypeError:
-        raise UserError(f"{name} is {value!r}; allowed integers {low}..{high}") from None
-    if isinstance(value, bool) or not low <= value <= high:
-        raise UserError(f"{name} is {value}; allowed {low}..{high}")
+@dataclass(frozen=True)
+class Within:
+    """What a field may hold: integers low..high, or an array of such with so many dimensions."""
+
+    low: int
+    high: int
+    dtype: type[np.integer] | None = None
+    dimensions: int = 0
 
 
-def _check_array(
-    name: str, array: np.ndarray, dtype: type, dimensions: int, low: int, high: int
-) -> None:
-    if not isinstance(array, np.ndarray) or array.dtype != dtype:
-        found = getattr(array, "dtype", type(array).__name__)
-        raise UserError(f"{name} is {found}; allowed an array of {np.dtype(dtype)}")
-    if array.ndim != dimensions or array.size == 0:
-        raise UserError(
-            f"{name} has shape {array.shape}; allowed {dimensions} dimensions, none of them 0"
-        )
-    for extreme in (array.argmin(), array.argmax()):
-        if not low <= array.flat[extreme] <= high:
-            place = ", ".join(str(i) for i in np.unravel_index(extreme, array.shape))
-            raise UserError(f"{name}[{place}] is {array.flat[extreme]}; allowed {low}..{high}")
+MULTIPLIER = Within(MULTIPLIER_MIN, MULTIPLIER_MAX)
+SHIFT = Within(SHIFT_MIN, SHIFT_MAX)
+RESIDUAL_SHIFT = Within(0, 15)
+CODES = Within(-127, 127, np.int8, 2)
+POSITION_CODES = Within(-127, 127, np.int8, 3)
+TABLE = Within(-128, 127, np.int8, 1)
+INT16, INT32 = -(1 << 15), -(1 << 31)  # the least of each
+INT32S = Within(INT32, ~INT32, np.int32, 1)
+TURNS = Within(-ROTARY_ONE, ROTARY_ONE, np.int16, 2)
 
 
-def _check_shape(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
-    if array.shape != shape:
+_hints = cache(get_type_hints)
+
+
+def _wrong(name: str, value: Any, allowed: Any) -> UserError:
+    return UserError(f"{name} is {value}; allowed {allowed}")
+
+
+def _check_fields(value: Any, prefix: str = "") -> None:
+    """Each field by its annotation: the range in `Within`, the choices of a Literal, bools."""
+    for name, hint in _hints(value.__class__, include_extras=True).items():
+        entry, name = getattr(value, name), prefix + name
+        if get_origin(hint) is Annotated:
+            kind, limits = get_args(hint)
+            if entry is not None or NoneType not in get_args(kind):
+                _check(name, entry, limits)
+        elif hint is bool and not isinstance(entry, bool):
+            raise _wrong(name, repr(entry), "True and False")
+        elif get_origin(hint) is Literal and entry not in get_args(hint):
+            *most, last = map(repr, get_args(hint))
+            raise _wrong(name, repr(entry), f"{', '.join(most)} and {last}")
+
+
+def _check(name: str, value: Any, limits: Within) -> None:
+    low, high, dtype = limits.low, limits.high, limits.dtype
+    if dtype is None:
+        try:
+            index(value)
+        except TypeError:
+            raise _wrong(name, repr(value), f"integers {low}..{high}") from None
+        if isinstance(value, bool) or not low <= value <= high:
+            raise _wrong(name, value, f"{low}..{high}")
+        return
+    if not isinstance(value, np.ndarray) or value.dtype != dtype:
+        found = getattr(value, "dtype", type(value).__name__)
+        raise _wrong(name, found, f"an array of {np.dtype(dtype)}")
+    if value.ndim != limits.dimensions or value.size == 0:
+        allowed = f"{limits.dimensions} dimensions, none of them 0"
+        raise UserError(f"{name} has shape {value.shape}; allowed {allowed}")
+    for extreme in (value.argmin(), value.argmax()):
+        if not low <= value.flat[extreme] <= high:
+            place = ", ".join(str(i) for i in np.unravel_index(extreme, value.shape))
+            raise _wrong(f"{name}[{place}]", value.flat[extreme], f"{low}..{high}")
+
+
+def _check_shape(name: str, array: np.ndarray | None, shape: tuple[int, ...]) -> None:
+    if array is not None and array.shape != shape:
         raise UserError(f"{name} has shape {array.shape}; allowed {shape}")
 
 
-def _check_multiplier(name: str, m: int, s: int, s_max: int = SHIFT_MAX) -> None:
-    _check_integer(f"{name}_m", m, MULTIPLIER_MIN, MULTIPLIER_MAX)
-    _check_integer(f"{name}_s", s, SHIFT_MIN, s_max)
+def _check_both_or_none(value: Any, first: str, second: str) -> None:
+    if (getattr(value, first) is None) != (getattr(value, second) is None):
+        raise UserError(f"one of {first} and {second} is None; allowed both or none")
+
+
+def _weight_sums(weight: np.ndarray) -> np.ndarray:
+    """sum |weight| of each channel, int64 [out]."""
+    sums: np.ndarray = np.abs(weight.astype(np.int32)).sum(axis=1, dtype=np.int64)
+    return sums
 
 
 @dataclass(frozen=True)
@@ -75,15 +123,15 @@ class Shape:
     than those of Q, else it is None: head h of Q then has head h mod kv_heads of K and V.
     """
 
-    layers: int
-    hidden: int
-    heads: int
-    head_size: int
-    ffn: int
-    labels: int
-    vocabulary: int
-    positions: int
-    types: int
+    layers: Annotated[int, Within(1, 255)]
+    hidden: Annotated[int, Within(1, HIDDEN_MAX)]
+    heads: Annotated[int, Within(1, 255)]
+    head_size: Annotated[int, Within(1, HIDDEN_MAX)]
+    ffn: Annotated[int, Within(1, LENGTH_MAX)]
+    labels: Annotated[int, Within(1, 65535)]
+    vocabulary: Annotated[int, Within(1, VOCABULARY_MAX)]
+    positions: Annotated[int, Within(1, TOKENS_MAX)]
+    types: Annotated[int, Within(0, 2)]
     position_offset: int = 0
     norm: NormPlacement = "post"
     embedding_norm: bool = True
@@ -91,42 +139,17 @@ class Shape:
     kv_heads: int | None = None
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("layers", 1, 255),
-            ("hidden", 1, HIDDEN_MAX),
-            ("heads", 1, 255),
-            ("head_size", 1, HIDDEN_MAX),
-            ("ffn", 1, LENGTH_MAX),
-            ("labels", 1, 65535),
-            ("vocabulary", 1, VOCABULARY_MAX),
-            ("positions", 1, TOKENS_MAX),
-            ("types", 0, 2),
-        ):
-            _check_integer(f"shape.{name}", getattr(self, name), low, high)
-        _check_integer("shape.heads * shape.head_size", self.inner, 1, LENGTH_MAX)
-        _check_integer("shape.position_offset", self.position_offset, 0, self.positions - 1)
+        _check_fields(self, "shape.")
+        _check("shape.heads * shape.head_size", self.inner, Within(1, LENGTH_MAX))
+        _check("shape.position_offset", self.position_offset, Within(0, self.positions - 1))
         if self.kv_heads is not None:
-            _check_integer("shape.kv_heads", self.kv_heads, 1, self.heads - 1)
+            _check("shape.kv_heads", self.kv_heads, Within(1, self.heads - 1))
             if self.heads % self.kv_heads:
-                raise UserError(
-                    f"shape.kv_heads is {self.kv_heads}; allowed are divisors of shape.heads, "
-                    f"{self.heads}, and None"
-                )
-        for name, allowed in (("norm", NormPlacement), ("pooling", Pooling)):
-            value = getattr(self, name)
-            if value not in get_args(allowed):
-                *most, last = map(repr, get_args(allowed))
-                choices = f"{', '.join(most)} and {last}"
-                raise UserError(f"shape.{name} is {value!r}; allowed {choices}")
-        if not isinstance(self.embedding_norm, bool):
-            raise UserError(
-                f"shape.embedding_norm is {self.embedding_norm!r}; allowed True and False"
-            )
+                allowed = f"divisors of shape.heads, {self.heads}, and None"
+                raise _wrong("shape.kv_heads", self.kv_heads, allowed)
         if self.norm == "post" and not self.embedding_norm:
-            raise UserError(
-                "shape.embedding_norm is False; allowed is True where shape.norm is 'post', since "
-                "the first layer reads the norm's output"
-            )
+            allowed = "is True where shape.norm is 'post', whose first layer reads its output"
+            raise _wrong("shape.embedding_norm", False, allowed)
 
     @property
     def inner(self) -> int:
@@ -154,49 +177,35 @@ class Linear:
     128 * sum |weight| + |bias| < 2^31 holds for every channel, so no partial sum overflows int32.
     """
 
-    weight: np.ndarray
-    bias: np.ndarray
-    m: np.ndarray | None = None
-    s: np.ndarray | None = None
-    table: np.ndarray | None = None
-    table_low: np.ndarray | None = None
+    weight: Annotated[np.ndarray, CODES]
+    bias: Annotated[np.ndarray, INT32S]
+    m: Annotated[np.ndarray | None, Within(MULTIPLIER_MIN, MULTIPLIER_MAX, np.int32, 1)] = None
+    s: Annotated[np.ndarray | None, Within(SHIFT_MIN, SHIFT_MAX, np.int32, 1)] = None
+    table: Annotated[np.ndarray | None, TABLE] = None
+    table_low: Annotated[np.ndarray | None, TABLE] = None
 
     def __post_init__(self) -> None:
-        _check_array("weight", self.weight, np.int8, 2, -127, 127)
-        if self.weight.shape[1] > LENGTH_MAX:
-            raise UserError(f"weight has {self.weight.shape[1]} inputs; allowed 1..{LENGTH_MAX}")
-        out = (self.weight.shape[0],)
-        _check_array("bias", self.bias, np.int32, 1, -(1 << 31), (1 << 31) - 1)
-        _check_shape("bias", self.bias, out)
-        sums = np.abs(self.weight.astype(np.int32)).sum(axis=1, dtype=np.int64)
-        bound = 128 * sums + np.abs(self.bias.astype(np.int64))
+        _check_fields(self)
+        out, inputs = self.weight.shape
+        if inputs > LENGTH_MAX:
+            raise UserError(f"weight has {inputs} inputs; allowed 1..{LENGTH_MAX}")
+        for name in ("bias", "m", "s"):
+            _check_shape(name, getattr(self, name), (out,))
+        bound = 128 * _weight_sums(self.weight) + np.abs(self.bias.astype(np.int64))
         worst = int(bound.argmax())
-        if bound[worst] >= 1 << 31:
-            raise UserError(
-                f"channel {worst}: 128 * sum |weight| + |bias| is {bound[worst]}; "
-                f"allowed 0..{(1 << 31) - 1}, or the accumulator may overflow int32"
-            )
-        if (self.m is None) != (self.s is None):
-            raise UserError("one of m and s is None; allowed both or none")
-        if self.m is not None and self.s is not None:
-            _check_array("m", self.m, np.int32, 1, MULTIPLIER_MIN, MULTIPLIER_MAX)
-            _check_shape("m", self.m, out)
-            _check_array("s", self.s, np.int32, 1, SHIFT_MIN, SHIFT_MAX)
-            _check_shape("s", self.s, out)
-        if self.table is not None:
-            _check_array("table", self.table, np.int8, 1, -128, 127)
-            _check_shape("table", self.table, (256,))
+        if bound[worst] > ~INT32:
+            name = f"channel {worst}: 128 * sum |weight| + |bias|"
+            raise _wrong(name, bound[worst], f"0..{~INT32}, or the accumulator may overflow int32")
+        _check_both_or_none(self, "m", "s")
+        for name in ("table", "table_low"):
+            _check_shape(name, getattr(self, name), (256,))
         if self.table_low is not None:
-            _check_array("table_low", self.table_low, np.int8, 1, -128, 127)
-            _check_shape("table_low", self.table_low, (256,))
             if self.table is None:
                 raise UserError("table_low is an array and table None; allowed both or none")
             below = np.flatnonzero((self.table == -128) & (self.table_low < 0))
             if below.size:
-                raise UserError(
-                    f"table_low[{below[0]}] is {self.table_low[below[0]]}; allowed 0..127 where "
-                    "table is -128, so that both together are an int16"
-                )
+                allowed = "0..127 where table is -128, so that both together are an int16"
+                raise _wrong(f"table_low[{below[0]}]", self.table_low[below[0]], allowed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,35 +218,27 @@ class Norm:
     rms: True of an RMSNorm, which takes the mean as 0, of at most 1023 channels; else None.
     """
 
-    gamma: np.ndarray
-    beta: np.ndarray
-    shift: int
-    epsilon: int
-    operand_shifts: np.ndarray | None = None
+    gamma: Annotated[np.ndarray, Within(INT16, ~INT16, np.int16, 1)]
+    beta: Annotated[np.ndarray, INT32S]
+    shift: Annotated[int, Within(1, 31)]
+    epsilon: Annotated[int, Within(1, EPSILON_MAX)]
+    operand_shifts: Annotated[np.ndarray | None, Within(*OPERAND_SHIFTS, np.uint8, 1)] = None
     wide: bool = False
     rms: bool | None = None
 
     def __post_init__(self) -> None:
-        _check_array("gamma", self.gamma, np.int16, 1, -(1 << 15), (1 << 15) - 1)
-        _check_array("beta", self.beta, np.int32, 1, -(1 << 31), (1 << 31) - 1)
+        _check_fields(self)
         _check_shape("beta", self.beta, self.gamma.shape)
-        _check_integer("shift", self.shift, 1, 31)
-        _check_integer("epsilon", self.epsilon, 1, EPSILON_MAX)
-        if self.operand_shifts is not None:
-            low, high = OPERAND_SHIFTS
-            _check_array("operand_shifts", self.operand_shifts, np.uint8, 1, low, high)
-            _check_shape("operand_shifts", self.operand_shifts, self.gamma.shape)
-        if not isinstance(self.wide, bool):
-            raise UserError(f"wide is {self.wide!r}; allowed True and False")
+        _check_shape("operand_shifts", self.operand_shifts, self.gamma.shape)
         if self.rms is not None and self.rms is not True:
-            raise UserError(f"rms is {self.rms!r}; allowed True and None")
+            raise _wrong("rms", repr(self.rms), "True and None")
         if self.rms and len(self.gamma) > RMS_HIDDEN_MAX:
-            raise UserError(
-                f"gamma has {len(self.gamma)} channels; allowed 1..{RMS_HIDDEN_MAX} where rms is "
-                "True, so that a normalised value is below 32"
+            allowed = (
+                f"1..{RMS_HIDDEN_MAX} where rms is True, so that a normalised value is below 32"
             )
+            raise UserError(f"gamma has {len(self.gamma)} channels; allowed {allowed}")
         if self.wide and self.operand_shifts is not None:
-            raise UserError("operand_shifts is an array; allowed is None where wide is True")
+            raise _wrong("operand_shifts", "an array", "is None where wide is True")
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,16 +256,14 @@ class Attention:
     k: Linear
     v: Linear
     o: Linear
-    score_m: int
-    score_s: int
-    context_m: int
-    context_s: int
-    residual_shift: int = 0
+    score_m: Annotated[int, MULTIPLIER]
+    score_s: Annotated[int, SHIFT]
+    context_m: Annotated[int, MULTIPLIER]
+    context_s: Annotated[int, SHIFT]
+    residual_shift: Annotated[int, RESIDUAL_SHIFT] = 0
 
     def __post_init__(self) -> None:
-        _check_multiplier("score", self.score_m, self.score_s)
-        _check_multiplier("context", self.context_m, self.context_s)
-        _check_integer("residual_shift", self.residual_shift, 0, 15)
+        _check_fields(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,18 +276,15 @@ class FeedForward:
 
     up: Linear
     down: Linear
-    residual_shift: int = 0
+    residual_shift: Annotated[int, RESIDUAL_SHIFT] = 0
     gate: Linear | None = None
-    gate_shift: int | None = None
+    gate_shift: Annotated[int | None, Within(1, GATE_SHIFT_MAX)] = None
 
     def __post_init__(self) -> None:
-        _check_integer("residual_shift", self.residual_shift, 0, 15)
-        if (self.gate is None) != (self.gate_shift is None):
-            raise UserError("one of gate and gate_shift is None; allowed both or none")
-        if self.gate_shift is not None:
-            _check_integer("gate_shift", self.gate_shift, 1, GATE_SHIFT_MAX)
-            if self.up.table is not None:
-                raise UserError("up.table is an array; allowed is None beside a gate, which has it")
+        _check_fields(self)
+        _check_both_or_none(self, "gate", "gate_shift")
+        if self.gate is not None and self.up.table is not None:
+            raise _wrong("up.table", "an array", "is None beside a gate, which has it")
 
     @property
     def activated(self) -> Linear:
@@ -308,12 +304,11 @@ class Rotary:
     Row t turns channels 2i and 2i + 1 of every head of Q and K of token t by the angle of column i.
     """
 
-    cos: np.ndarray
-    sin: np.ndarray
+    cos: Annotated[np.ndarray, TURNS]
+    sin: Annotated[np.ndarray, TURNS]
 
     def __post_init__(self) -> None:
-        for name, table in (("cos", self.cos), ("sin", self.sin)):
-            _check_array(name, table, np.int16, 2, -ROTARY_ONE, ROTARY_ONE)
+        _check_fields(self)
         _check_shape("sin", self.sin, self.cos.shape)
 
 
@@ -324,13 +319,11 @@ class Window:
     before and after are 0..8191, one of them may be None. (None, 0) is causal attention.
     """
 
-    before: int | None
-    after: int | None
+    before: Annotated[int | None, Within(0, TOKENS_MAX - 1)]
+    after: Annotated[int | None, Within(0, TOKENS_MAX - 1)]
 
     def __post_init__(self) -> None:
-        for name, value in (("before", self.before), ("after", self.after)):
-            if value is not None:
-                _check_integer(name, value, 0, TOKENS_MAX - 1)
+        _check_fields(self)
         if self.before is None and self.after is None:
             raise UserError("before and after are None; allowed is one of them, or no window")
 
@@ -363,29 +356,22 @@ class Embedding:
     256, so that the sum of all is an int16.
     """
 
-    token: np.ndarray
-    position: np.ndarray
-    token_factor: int
-    position_factor: int
+    token: Annotated[np.ndarray, CODES]
+    position: Annotated[np.ndarray, POSITION_CODES]
+    token_factor: Annotated[int, Within(1, 255)]
+    position_factor: Annotated[int, Within(1, 255)]
     norm: Norm | None = None
-    token_low: np.ndarray | None = None
-    position_low: np.ndarray | None = None
+    token_low: Annotated[np.ndarray | None, CODES] = None
+    position_low: Annotated[np.ndarray | None, POSITION_CODES] = None
 
     def __post_init__(self) -> None:
-        _check_array("token", self.token, np.int8, 2, -127, 127)
-        _check_array("position", self.position, np.int8, 3, -127, 127)
-        _check_integer("token_factor", self.token_factor, 1, 255)
-        _check_integer("position_factor", self.position_factor, 1, 255)
-        if (self.token_low is None) != (self.position_low is None):
-            raise UserError("one of token_low and position_low is None; allowed both or none")
-        if self.token_low is not None and self.position_low is not None:
-            _check_array("token_low", self.token_low, np.int8, 2, -127, 127)
-            _check_shape("token_low", self.token_low, self.token.shape)
-            _check_array("position_low", self.position_low, np.int8, 3, -127, 127)
-            _check_shape("position_low", self.position_low, self.position.shape)
+        _check_fields(self)
+        _check_both_or_none(self, "token_low", "position_low")
+        _check_shape("token_low", self.token_low, self.token.shape)
+        _check_shape("position_low", self.position_low, self.position.shape)
         total, most = self.token_factor + self.position_factor, 256 if self.wide else 258
         if total > most:
-            raise UserError(f"token_factor + position_factor is {total}; allowed 2..{most}")
+            raise _wrong("token_factor + position_factor", total, f"2..{most}")
 
     @property
     def wide(self) -> bool:
@@ -415,15 +401,16 @@ class Model:
     embedding: Embedding
     layers: tuple[Layer, ...]
     final_norm: Norm | None
-    mean_m: int | None
-    mean_s: int | None
+    mean_m: Annotated[int | None, MULTIPLIER]
+    mean_s: Annotated[int | None, SHIFT]
     head: tuple[Linear, ...]
     projection: Linear | None = None
-    position_bias: np.ndarray | None = None
+    position_bias: Annotated[np.ndarray | None, Within(INT16, ~INT16, np.int16, 2)] = None
     rotary: tuple[Rotary, ...] | None = None
     head_norm: Norm | None = None
 
     def __post_init__(self) -> None:
+        _check_fields(self)
         shape = self.shape
         if len(self.layers) != shape.layers:
             raise UserError(f"layers counts {len(self.layers)}; allowed {shape.layers}")
@@ -436,38 +423,29 @@ class Model:
         ):
             if (norm is not None) != wanted:
                 found, allowed = ("a norm", "None") if norm is not None else ("None", "a norm")
-                raise UserError(f"{name} is {found}; allowed is {allowed} for {shape}")
+                raise _wrong(name, found, f"is {allowed} for {shape}")
         for i, layer in enumerate(self.layers):
             if layer.norm1 is None and (i or not (shape.norm == "pre" and shape.embedding_norm)):
-                raise UserError(
-                    f"layer.{i}.norm1 is None; allowed is that in layer 0 of norm 'pre' with an "
-                    "embedding norm"
-                )
+                allowed = "is that in layer 0 of norm 'pre' with an embedding norm"
+                raise _wrong(f"layer.{i}.norm1", None, allowed)
         for name, norm in self.norms():
             _check_shape(f"{name}.gamma", norm.gamma, (shape.hidden,))
         if self.projection is not None and (shape.norm == "pre" or self.inputs(0) > shape.hidden):
-            raise UserError(
-                f"projection reads {self.inputs(0)} channels with norm {shape.norm!r}; allowed "
-                f"1..{shape.hidden}, those of the embedding's norm, with norm 'post'"
-            )
+            found = f"projection reads {self.inputs(0)} channels with norm {shape.norm!r}"
+            allowed = f"1..{shape.hidden}, those of the embedding's norm, with norm 'post'"
+            raise UserError(f"{found}; allowed {allowed}")
         for name, linear, rows, columns in self._projections():
             _check_shape(f"{name}.weight", linear.weight, (rows, columns))
             if linear.m is None:
-                raise UserError(f"{name}.m is None; allowed is an array of {rows}")
+                raise _wrong(f"{name}.m", None, f"is an array of {rows}")
             if linear.table is not None and not name.endswith((".up", ".gate")):
-                raise UserError(
-                    f"{name}.table is an array; allowed is None: only ffn.up, ffn.gate and the "
-                    "hidden layers of the head have an activation"
-                )
+                allowed = "is None: ffn.up, ffn.gate and hidden layers of the head alone have one"
+                raise _wrong(f"{name}.table", "an array", allowed)
         if self.position_bias is not None:
-            columns = 2 * shape.tokens - 1
-            _check_array("position_bias", self.position_bias, np.int16, 2, -(1 << 15), 2**15 - 1)
-            _check_shape("position_bias", self.position_bias, (shape.heads, columns))
+            _check_shape("position_bias", self.position_bias, (shape.heads, 2 * shape.tokens - 1))
             if shape.kv_heads is not None:
-                raise UserError(
-                    f"position_bias is an array; allowed is None with {shape.kv_heads} heads of K "
-                    f"and V for {shape.heads} of Q"
-                )
+                allowed = f"is None with {shape.kv_heads} heads of K and V for {shape.heads} of Q"
+                raise _wrong("position_bias", "an array", allowed)
         self._check_rotary()
         self._check_head()
         self._check_context()
@@ -540,17 +518,13 @@ class Model:
             raise UserError(f"rotary counts {count}; allowed 1..{ROTARY_TABLES_MAX}, or None")
         for j, table in enumerate(self.rotary or ()):
             if shape.head_size % 2:
-                raise UserError(
-                    f"shape.head_size is {shape.head_size}; allowed is an even one with rotary "
-                    "positions, which turn pairs of channels"
-                )
+                allowed = "is an even one with rotary positions, which turn pairs of channels"
+                raise _wrong("shape.head_size", shape.head_size, allowed)
             _check_shape(f"rotary.{j}.cos", table.cos, (shape.tokens, shape.head_size // 2))
         for i, layer in enumerate(self.layers):
             if layer.rotary is not None and not 0 <= layer.rotary < count:
-                raise UserError(
-                    f"layer.{i}.rotary is {layer.rotary}; allowed is None"
-                    + (f" and 0..{count - 1}" if count else ", the model has no such table")
-                )
+                more = f" and 0..{count - 1}" if count else ", the model has no such table"
+                raise _wrong(f"layer.{i}.rotary", layer.rotary, f"is None{more}")
 
     def _check_head(self) -> None:
         if not self.head:
@@ -563,7 +537,7 @@ class Model:
             if last and not (linear.m is None and linear.table is None):
                 raise UserError(f"head.{j} has m, s or a table; allowed none, it gives the logits")
             if not last and linear.m is None:
-                raise UserError(f"head.{j}.m is None; allowed is an array of {rows}")
+                raise _wrong(f"head.{j}.m", None, f"is an array of {rows}")
             columns = rows
         before, hidden = self.head[-2].weight.shape[0] if self.head[1:] else 0, self.shape.hidden
         if self.head_norm is not None and before != hidden:
@@ -573,32 +547,29 @@ class Model:
         if not self.precise:
             return
         if self.projection is not None and self.embedding.norm and self.embedding.norm.wide:
-            raise UserError("embedding.norm.wide is True; allowed is False before a projection")
-        heads = [(f"head.{j}", linear) for j, linear in enumerate(self.head)]
-        for name, linear in heads:
+            raise _wrong("embedding.norm.wide", True, "is False before a projection")
+        head = [(f"head.{j}", linear) for j, linear in enumerate(self.head)]
+        for name, linear in head:
             if linear.table_low is not None:
-                raise UserError(
-                    f"{name}.table_low is an array; allowed only for ffn.up and ffn.gate"
-                )
-        for name, linear in [(name, x) for name, x, _, _ in self._projections()] + heads:
+                raise _wrong(f"{name}.table_low", "an array", "only for ffn.up and ffn.gate")
+        for name, linear in [(name, x) for name, x, _, _ in self._projections()] + head:
             # The sum of the low halves gives half a weight each, and 1 by its floor.
-            sums = np.abs(linear.weight.astype(np.int32)).sum(axis=1, dtype=np.int64)
-            bound = int((129 * sums + np.abs(linear.bias.astype(np.int64)) + 1).max())
-            if bound >= 1 << 31:
-                raise UserError(
-                    f"{name}: 129 * sum |weight| + |bias| + 1 is {bound}; allowed 0.."
-                    f"{(1 << 31) - 1} where operands have 16 bits, or the accumulator may overflow"
-                )
+            bias = np.abs(linear.bias.astype(np.int64))
+            bound = int((129 * _weight_sums(linear.weight) + bias + 1).max())
+            if bound > ~INT32:
+                name = f"{name}: 129 * sum |weight| + |bias| + 1"
+                allowed = "where operands have 16 bits, or the accumulator may overflow"
+                raise _wrong(name, bound, f"0..{~INT32} {allowed}")
 
     def _check_context(self) -> None:
         # The largest row of p sums to 255 a token; s_row = s + 16 + e - 15 must not exceed 47.
         s_max = SHIFT_MAX - 1 - ((255 * self.shape.tokens).bit_length() - 1)
         for i, layer in enumerate(self.layers):
-            name = f"layer.{i}.attention.context"
-            _check_multiplier(name, layer.attention.context_m, layer.attention.context_s, s_max)
+            name = f"layer.{i}.attention.context_s"
+            _check(name, layer.attention.context_s, Within(SHIFT_MIN, s_max))
         if self.shape.pooling == "mean":
             if self.mean_m is None or self.mean_s is None:
                 raise UserError("mean_m or mean_s is None; allowed are integers, pooling is 'mean'")
-            _check_multiplier("mean", self.mean_m, self.mean_s, s_max)
+            _check("mean_s", self.mean_s, Within(SHIFT_MIN, s_max))
         elif self.mean_m is not None or self.mean_s is not None:
             raise UserError("mean_m or mean_s is given; allowed is None unless pooling is 'mean'")

@@ -4,7 +4,10 @@ The scales are chosen from the sums' expected spread, so that activations stay l
 layer: int8 tensors use most of their codes and few values saturate.
 """
 
-from dataclasses import replace
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from math import isqrt
 
 import numpy as np
@@ -33,48 +36,72 @@ CODE_SPREAD = 32  # the spread that int8 activations are scaled to; 4 of them re
 SCORE_SPREAD = 320  # 1.25 octaves
 
 
-def random_model(
-    shape: Shape,
-    seed: int,
-    embedding_size: int = 0,
-    *,
-    precise: bool = False,
-    biased: bool = False,
-    windowed: bool = False,
-    rotary: bool = False,
-    gated: bool = False,
-    rms: bool = False,
-    first_norm: bool = True,
-    head_norm: bool = False,
-) -> Model:
-    """A model of this shape; the same seed gives the same model.
+@dataclass(frozen=True)
+class Kind:
+    """What a random model has beside its shape.
 
-    embedding_size: channels of a factorised embedding, 0 where it is not. precise: with wide
-    operands. biased: with a position bias, unless heads share K and V. windowed: with windows in
-    most layers. rotary: with two tables of rotary positions, where the heads have pairs. gated:
-    with gated feed-forwards, but every fourth. rms: with norms that are RMSNorms, but every fourth.
-    first_norm: with norm1 in layer 0, or, where the embedding has a norm and the others are "pre",
-    without. head_norm: with a norm before the last layer of the head.
+    embedding_size: channels of a factorised embedding, 0 where it is not. precise: wide operands.
+    biased: a position bias. windowed: windows in most layers. rotary: two tables of rotary
+    positions. gated: gated feed-forwards, but every fourth. rms: RMSNorms, but every fourth norm.
+    first_norm: norm1 in layer 0. head_norm: a norm before the last layer of the head.
     """
+
+    embedding_size: int = 0
+    precise: bool = False
+    biased: bool = False
+    windowed: bool = False
+    rotary: bool = False
+    gated: bool = False
+    rms: bool = False
+    first_norm: bool = True
+    head_norm: bool = False
+
+    def fitting(self, shape: Shape) -> Kind:
+        """This kind without what a model of the shape cannot have."""
+        return replace(self, **{name: getattr(Kind(), name) for name in self._unfit(shape)})
+
+    def check(self, shape: Shape) -> None:
+        """UserError where a model of the shape cannot have all of it."""
+        for name, needed in self._unfit(shape).items():
+            allowed = f"{getattr(Kind(), name)} but for {needed}"
+            raise UserError(f"{name} is {getattr(self, name)}; allowed {allowed}")
+
+    def _unfit(self, shape: Shape) -> dict[str, str]:
+        """What a model of the shape cannot have, and what that needs."""
+        pre = shape.norm == "pre"
+        fits = {
+            "embedding_size": (not pre, "norm 'post'"),
+            "biased": (shape.kv_heads is None, "heads with K and V of their own"),
+            "rotary": (shape.head_size % 2 == 0, "an even head_size"),
+            "first_norm": (pre and shape.embedding_norm, "norm 'pre' with an embedding norm"),
+        }
+        own = {name for name in fits if getattr(self, name) != getattr(Kind(), name)}
+        return {name: need for name, (fit, need) in fits.items() if name in own and not fit}
+
+
+def random_model(shape: Shape, seed: int, kind: Kind | None = None) -> Model:
+    """A model of this shape and kind; the same seed gives the same model."""
+    kind = kind or Kind()
+    kind.check(shape)
     rng = np.random.default_rng(seed)
     model = _whole(rng, shape)
-    if head_norm:
+    if kind.head_norm:
         model = replace(model, head_norm=_norm(rng, shape.hidden))
-    if gated:
+    if kind.gated:
         model = with_gates(rng, model)
-    if rms:
+    if kind.rms:
         model = with_rms_norms(rng, model)
-    if rotary and shape.head_size % 2 == 0:
+    if kind.rotary:
         model = turned(rng, model)
-    if not first_norm and shape.norm == "pre" and shape.embedding_norm:
+    if not kind.first_norm:
         model = replace(model, layers=(replace(model.layers[0], norm1=None), *model.layers[1:]))
-    if embedding_size:
-        model = factorised(rng, model, embedding_size)
-    if precise:
+    if kind.embedding_size:
+        model = factorised(rng, model, kind.embedding_size)
+    if kind.precise:
         model = widened(rng, model)
-    if biased and shape.kv_heads is None:
+    if kind.biased:
         model = positioned(rng, model)
-    return limited(rng, model) if windowed else model
+    return limited(rng, model) if kind.windowed else model
 
 
 def positioned(rng: np.random.Generator, model: Model) -> Model:
@@ -149,18 +176,7 @@ def with_rms_norms(rng: np.random.Generator, model: Model) -> Model:
         small = len(of.gamma) <= RMS_HIDDEN_MAX
         return replace(of, rms=True) if small and rng.integers(4) else of
 
-    def optional(of: Norm | None) -> Norm | None:
-        return None if of is None else norm(of)
-
-    return replace(
-        model,
-        embedding=replace(model.embedding, norm=optional(model.embedding.norm)),
-        layers=tuple(
-            replace(of, norm1=optional(of.norm1), norm2=norm(of.norm2)) for of in model.layers
-        ),
-        final_norm=optional(model.final_norm),
-        head_norm=optional(model.head_norm),
-    )
+    return _with_norms(model, norm)
 
 
 def _scaled(layer: Linear, times: int) -> Linear:
@@ -190,9 +206,9 @@ def widened(rng: np.random.Generator, model: Model) -> Model:
     Every second of these norms reaches twice as far, so that some of its values saturate.
     """
 
-    def norm(of: Norm | None) -> Norm | None:
-        if of is None or not rng.integers(4):
-            return None
+    def norm(of: Norm) -> Norm:
+        if not rng.integers(4):
+            return of
         return replace(of, operand_shifts=None, wide=True, shift=of.shift - int(rng.integers(2)))
 
     def layer(of: Layer) -> Layer:
@@ -201,19 +217,35 @@ def widened(rng: np.random.Generator, model: Model) -> Model:
             low[(active.table == -128) & (low < 0)] = 0
         active = replace(active, table_low=low)
         gated = of.ffn.gate is not None
-        ffn = replace(of.ffn, gate=active) if gated else replace(of.ffn, up=active)
-        norm1, norm2 = norm(of.norm1) or of.norm1, norm(of.norm2) or of.norm2
-        return replace(of, ffn=ffn, norm1=norm1, norm2=norm2)
+        return replace(
+            of, ffn=replace(of.ffn, gate=active) if gated else replace(of.ffn, up=active)
+        )
 
-    embedding = model.embedding
-    if model.projection is None:
-        embedding = replace(embedding, norm=norm(embedding.norm) or embedding.norm)
+    projected = model.projection is not None
+    return _with_norms(model, norm, layer, embedding=not projected)
+
+
+def _with_norms(
+    model: Model,
+    norm: Callable[[Norm], Norm],
+    layer: Callable[[Layer], Layer] = lambda of: of,
+    embedding: bool = True,
+) -> Model:
+    """The model with other norms, in the order of use, each layer changed before its own."""
+
+    def optional(of: Norm | None) -> Norm | None:
+        return None if of is None else norm(of)
+
+    tables = model.embedding
     return replace(
         model,
-        embedding=embedding,
-        layers=tuple(map(layer, model.layers)),
-        final_norm=norm(model.final_norm) or model.final_norm,
-        head_norm=norm(model.head_norm) or model.head_norm,
+        embedding=replace(tables, norm=optional(tables.norm)) if embedding else tables,
+        layers=tuple(
+            replace(of, norm1=optional(of.norm1), norm2=norm(of.norm2))
+            for of in map(layer, model.layers)
+        ),
+        final_norm=optional(model.final_norm),
+        head_norm=optional(model.head_norm),
     )
 
 

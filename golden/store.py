@@ -9,6 +9,7 @@ read.
 import json
 import os
 import zipfile
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from hashlib import file_digest, sha256
 from io import BytesIO
@@ -25,11 +26,6 @@ ARRAYS = "quantized.npz"
 DESCRIPTION = "quantized.json"
 FORMAT = "bert2rtl quantized model"
 VERSION = 9
-READABLE = (1, 2, 3, 4, 5, 6, 7, 8, 9)
-"""1 has no shifts of int8 operands, 1 and 2 have no low tables, 1 to 3 have no projection,
-1 to 4 no wide operands, 1 to 5 no hash of the description, 1 to 6 no position bias,
-1 to 7 no windows, 1 to 8 no rotary positions, gates, RMSNorm, heads that share K and V and
-first layers without norm1, and no norm in the head."""
 
 
 def save(model: Model, directory: str | Path, info: dict[str, Any]) -> None:
@@ -39,9 +35,13 @@ def save(model: Model, directory: str | Path, info: dict[str, Any]) -> None:
     written under temporary names first, so an interruption leaves what was there before, or two
     files whose hashes do not match, which load() refuses.
     """
-    arrays: dict[str, np.ndarray] = {}
-    values: dict[str, Any] = {}
-    _flatten("", model, arrays, values)
+    entries = dict(parts(model))
+    arrays = {name: value for name, value in entries.items() if isinstance(value, np.ndarray)}
+    values = {
+        name: int(value) if isinstance(value, np.integer) else value
+        for name, value in entries.items()
+        if name not in arrays
+    }
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     names = ARRAYS, DESCRIPTION
@@ -101,11 +101,8 @@ def load(directory: str | Path) -> tuple[Model, dict[str, Any]]:
             arrays = {name: archive[name] for name in archive.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(f"{path}: not a readable .npz file ({error}); calibrate again") from error
-    entries = {**description["model"], **arrays}
-    if description["version"] < 5:
-        entries |= {f"{name[:-6]}.wide": False for name in arrays if name.endswith(".gamma")}
     try:
-        model = _build(Model, "", entries)
+        model = _build(Model, "", {**description["model"], **arrays})
     except ValueError as error:
         raise UserError(f"{directory}: {error}; calibrate again") from error
     return model, description["info"]
@@ -129,40 +126,36 @@ def _read_description(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: not readable as JSON ({error}); calibrate again") from error
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise UserError(f'{path}: its "format" is not "{FORMAT}"; calibrate again')
-    if description.get("version") not in READABLE:
-        raise UserError(
-            f"{path}: version {description.get('version')!r}; allowed {READABLE[0]}.."
-            f"{READABLE[-1]}; calibrate again"
-        )
+    version = description.get("version")
+    if type(version) is not int or version != VERSION:
+        raise UserError(f"{path}: version {version!r}; allowed {VERSION}; calibrate again")
     for key, kind in (("sha256", str), ("model", dict), ("info", dict)):
         if not isinstance(description.get(key), kind):
             raise UserError(f'{path}: "{key}" is missing or of a wrong type; calibrate again')
-    sealed = description["version"] >= 6
-    if sealed and description.get("description_sha256") != hash_of(description):
+    if description.get("description_sha256") != hash_of(description):
         raise UserError(f"{path}: its description_sha256 is of another text; calibrate again")
     return description
 
 
-def _flatten(name: str, value: Any, arrays: dict[str, np.ndarray], values: dict[str, Any]) -> None:
-    """Arrays and plain values by dotted name; a tuple as its length and its members."""
+def parts(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Arrays and plain values by dotted name; a tuple as its length and its members.
+
+    What is None is left out.
+    """
+    members: Iterable[tuple[object, Any]] = ()
     if is_dataclass(value):
-        for field in fields(value):
-            member = f"{name}.{field.name}" if name else field.name
-            _flatten(member, getattr(value, field.name), arrays, values)
+        members = [(field.name, getattr(value, field.name)) for field in fields(value)]
     elif isinstance(value, tuple):
-        values[name] = len(value)
-        for i, item in enumerate(value):
-            _flatten(f"{name}.{i}", item, arrays, values)
-    elif isinstance(value, np.ndarray):
-        arrays[name] = value
-    elif isinstance(value, np.integer):
-        values[name] = int(value)
+        yield name, len(value)
+        members = enumerate(value)
     elif value is not None:
-        values[name] = value
+        yield name, value
+    for member, its in members:
+        yield from parts(its, f"{name}.{member}" if name else str(member))
 
 
 def _build(kind: Any, name: str, entries: dict[str, Any]) -> Any:
-    """The inverse of _flatten for a value of the type `kind`."""
+    """The inverse of `parts` for a value of the type `kind`."""
     members = [member for member in get_args(kind) if member is not NoneType]
     if get_origin(kind) is UnionType:
         present = any(key == name or key.startswith(f"{name}.") for key in entries)
@@ -174,12 +167,9 @@ def _build(kind: Any, name: str, entries: dict[str, Any]) -> Any:
         return tuple(_build(members[0], f"{name}.{i}", entries) for i in range(count))
     if is_dataclass(kind):
         constructor: Any = kind
-        hints = get_type_hints(kind)
         values = {
-            field.name: _build(
-                hints[field.name], f"{name}.{field.name}" if name else field.name, entries
-            )
-            for field in fields(kind)
+            field: _build(hint, f"{name}.{field}" if name else field, entries)
+            for field, hint in get_type_hints(kind).items()
         }
         try:
             return constructor(**values)

@@ -17,8 +17,8 @@ from rtl.interface.command import MAGIC, VERSION
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from rtl.interface.registers import Register
-from rtl.interface.trace import Stall, Trace, trace
-from rtl.primitives.members import In, Out, Unit
+from rtl.interface.trace import Stall, Trace
+from rtl.primitives.members import In, Out, Unit, copied
 from rtl.primitives.memory import DistributedMemory, Memory
 from rtl.primitives.pipeline import register
 
@@ -34,8 +34,6 @@ class Accelerator(Unit):
 
     Parameters
     ----------
-    config
-        Its limits.
     further
         As in `Registers`: for a top around this one, which is behind them.
 
@@ -67,9 +65,7 @@ class Accelerator(Unit):
             s_axis_rows=In(AxiStream(8 * n, last=True), "The rows asked for, N bytes a word."),
             m_axis_logits=Out(AxiStream(32, last=True), "An int32 a word."),
             interrupt=Out(
-                1,
-                "Enabled, and an inference has ended, good or bad, that was not acknowledged; "
-                "until the next start at the latest.",
+                1, "Enabled, and an end that was not acknowledged; at most until the next start."
             ),
             trace=Out(Trace(config), "For benches."),
         )
@@ -153,19 +149,11 @@ class Accelerator(Unit):
             self.trace.logit.eq(engine.logit.value[0]),
         ]
         for part in (engine.trace, engine.activity, normalizer.trace):
-            trace(m, self.trace, part)
+            m.d.comb += copied(self.trace, part)
         for unit in (engine, embedding, normalizer):
-            m.d.comb += [
-                unit.batch.sequences.eq(batch.sequences),
-                unit.batch.row_tiles.eq(batch.row_tiles),
-                unit.batch.gathered.eq(batch.gathered),
-            ]
+            m.d.comb += copied(unit.batch, batch, "sequences", "row_tiles", "gathered")
         for unit in (engine, embedding):
-            m.d.comb += [
-                unit.length.en.eq(tokens.length.en),
-                unit.length.address.eq(tokens.length.address),
-                unit.length.data.eq(tokens.length.data),
-            ]
+            m.d.comb += copied(unit.length, tokens.length)
         # Long before the normalizer's first row tile is complete.
         m.d.sync += normalizer.batch.ready.eq(ready)
         self._registers(m, registers, control)
@@ -245,9 +233,7 @@ class Accelerator(Unit):
             logits.write.address.eq(engine.logit.index),
             logits.write.data.eq(engine.logit.value),
             logits.read.address.eq(index),
-            lengths.write.en.eq(tokens.length.en),
-            lengths.write.address.eq(tokens.length.address),
-            lengths.write.data.eq(tokens.length.data),
+            *copied(lengths.write, tokens.length),
             lengths.read.address.eq(number),
             self.m_axis_logits.tdata.eq(logits.read.data[lane]),
             self.m_axis_logits.tlast.eq(label_last & token_last),

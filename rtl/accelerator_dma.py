@@ -15,8 +15,8 @@ from rtl.dma.registers import DmaRegisters
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from rtl.interface.registers import DMA_REGISTERS
-from rtl.interface.trace import Trace, trace
-from rtl.primitives.members import Out, Unit
+from rtl.interface.trace import Trace
+from rtl.primitives.members import Out, Unit, copied
 
 NAME = "accelerator_dma"
 MOST_OWED = 255
@@ -57,7 +57,7 @@ class AcceleratorDma(Unit):
         control, registers = inner.control, inner.registers
         connect(m, flipped(self.s_axi), inner.s_axi)
         connect(m, fetch.m_axi, flipped(self.m_axi))
-        trace(m, self.trace, inner.trace)
+        m.d.comb += copied(self.trace, inner.trace)
         m.d.comb += self.interrupt.eq(inner.interrupt)
 
         for name, write in registers.writes.items():

@@ -7,7 +7,8 @@ from operator import or_
 from typing import NamedTuple
 
 from amaranth.hdl import Array, Cat, Elaboratable, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, wiring
+from amaranth.lib.stream import Signature as Stream
 from amaranth.lib.wiring import connect, flipped
 
 from rtl.control.issuer import Issuer, one_hot
@@ -26,9 +27,9 @@ from rtl.interface.ports.datapath import LogitWrite, NormProgress, ResidualAcces
 from rtl.interface.ports.loading import Limit, NormParameterWrite, RowsFill
 from rtl.interface.ports.tiles import LogitLayout, Region
 from rtl.interface.tile import Operand, address_bits
-from rtl.interface.trace import Activity, AttentionTrace, trace
+from rtl.interface.trace import Activity, AttentionTrace
 from rtl.interface.word import activation_word, int8_word, stream_word
-from rtl.primitives.members import In, Out, Unit
+from rtl.primitives.members import In, Out, Unit, copied
 from rtl.primitives.memory import Memory, ReadPort, WritePort
 from rtl.primitives.pipeline import delay, register
 
@@ -67,8 +68,6 @@ class Engine(Unit):
 
     Parameters
     ----------
-    config
-        Limits.
     ahead
         See `Epilogue`.
     """
@@ -98,8 +97,8 @@ class Engine(Unit):
             start=In(1, "Pulse: begin."),
             batch=In(Batch(config)),
             length=In(LengthWrite(config)),
-            model=In(stream.Signature(stream_word(config.stream_width)), "Command stream."),
-            norm=Out(stream.Signature(NORM)),
+            model=In(Stream(stream_word(config.stream_width)), "Command stream."),
+            norm=Out(Stream(NORM)),
             norm_parameter=Out(NormParameterWrite(config.hidden)),
             norm_free=In(1, "No NORM is queued or running."),
             norm_progress=In(NormProgress(config)),
@@ -205,7 +204,7 @@ class Engine(Unit):
             self.trace.score_key.eq(scores.key),
             self.trace.score.eq(scores.data),
         ]
-        trace(m, self.trace, softmax.trace)
+        m.d.comb += copied(self.trace, softmax.trace)
 
         with m.If(sequencer.outside & (loader.error == Error.NONE)):
             m.d.comb += self.error.eq(Error.LIMIT)

@@ -78,7 +78,9 @@ def verdict(
                 said, due = result.logits.tolist(), wanted.tolist()
                 problems.append(f"logits are {said}, golden says {due}")
         if result.writes:
-            _compare(result, program, traces, comparison)
+            attend = (inference.words & ATTEND_BIT) > 0
+            expected = expected_writes(program, traces, inference.lengths, attend)
+            comparison.ports(expected, result.writes, whole=True)
             problems += filter(None, [comparison.problem, comparison.message()])
         if exact and inference.exact:
             problems += unpredicted(result, program)
@@ -127,18 +129,6 @@ def _golden(
             raise Different("golden and golden.fast differ: no comparison is valid")
         logits = found
     return traces, logits.reshape(-1)
-
-
-def _compare(
-    result: Result, program: Program, traces: list[dict[str, np.ndarray]], comparison: Comparison
-) -> None:
-    """Every write of a traced inference beside golden's traces of its sequences.
-
-    A write that is missing or too many is in `problem`, the earliest difference in `first`.
-    """
-    attend = (result.inference.words & ATTEND_BIT) > 0
-    expected = expected_writes(program, traces, result.inference.lengths, attend)
-    comparison.ports(expected, result.writes, whole=True)
 
 
 _predictions: dict[tuple[object, ...], tuple[Program, Prediction]] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 from rtl.control.axi import OKAY
@@ -33,8 +32,6 @@ class AcceleratorMachine:
         self.model, self.tokens, self.rows = map(self._pins, INPUTS)
         self.result, self.request = map(self._pins, OUTPUTS)
         self.ended = self.dut.interrupt
-        self.random = Random(1)
-        self.response: int | None = None
 
     def _pins(self, name: str) -> Pins:
         ports = self.sheet["ports"]
@@ -45,95 +42,38 @@ class AcceleratorMachine:
         return Pins(name, data, valid, ready, last, ports[f"{name}_tdata"]["width"])
 
     async def reset(self) -> None:
-        for pin in ("awvalid", "wvalid", "arvalid", "bready", "rready"):
+        for pin in ("awvalid", "wvalid", "arvalid"):
             self.ports.set(f"s_axi_{pin}", 0)
-        self.response = None
         await self.ports.reset()
 
-    async def _rest(self) -> None:
-        """Sometimes some cycles, with noise on what is not offered."""
-        for _ in range(self.random.choice((0, 0, 1, 3))):
-            self._noise()
-            await self.ports.tick()
-
-    def _noise(self) -> None:
-        for pin, bits in (("awaddr", 7), ("wdata", 32), ("wstrb", 4), ("araddr", 7)):
-            self.ports.set(f"s_axi_{pin}", self.random.getrandbits(bits))
-
-    async def _take_response(self, late: bool) -> None:
-        """Take the response of the write before, which must have stayed; there may be none."""
-        ports, expected = self.ports, self.response
-        if expected is None:
-            return
-        self.response = None
-        if late:
-            await self._rest()
-        found = int(ports.get("s_axi_bresp")) if ports.get("s_axi_bvalid") else None
-        if found != expected:
-            raise Mismatch(f"the response of a write was {expected}, and became {found}")
-        ports.set("s_axi_bready", 1)
-        await ports.tick()
-        ports.set("s_axi_bready", 0)
-        if ports.get("s_axi_bvalid"):
-            raise Mismatch("the response of a write comes twice")
-
-    async def write(self, name: str, value: int, *, at_once: bool = False) -> None:
-        """Write a register, and return in the cycle in which the response comes.
-
-        It is taken before the next write. Address and data come in any order, unless `at_once`.
-        """
+    async def _access(self, answer: str, **channels: dict[str, int]) -> None:
+        """Offer a word on each of these channels until it is taken, and wait for the answer."""
         ports = self.ports
-        await self._take_response(late=not at_once)
-        left = {"aw": {"awaddr": ADDRESS[name]}, "w": {"wdata": value, "wstrb": 15}}
-        offered: list[str] = []
-        while left:
-            self._noise()
-            late = (c for c in left if c not in offered)
-            offered += [c for c in late if at_once or self.random.random() < 0.7]
-            for channel in offered:
-                for pin, given in left[channel].items():
-                    ports.set(f"s_axi_{pin}", given)
-                ports.set(f"s_axi_{channel}valid", 1)
+        for channel, pins in channels.items():
+            for pin, value in (pins | {f"{channel}valid": 1, f"{answer}ready": 1}).items():
+                ports.set(f"s_axi_{pin}", value)
+        while channels:
             await ports.settle()
-            taken = [channel for channel in offered if ports.get(f"s_axi_{channel}ready")]
-            if ports.get("s_axi_bvalid"):
-                raise Mismatch(f"the write of {name} is answered before it was offered")
+            taken = [channel for channel in channels if ports.get(f"s_axi_{channel}ready")]
             await ports.tick()
             for channel in taken:
                 ports.set(f"s_axi_{channel}valid", 0)
-                offered.remove(channel)
-                del left[channel]
-        self._noise()
-        while not ports.get("s_axi_bvalid"):
+                del channels[channel]
+        while not ports.get(f"s_axi_{answer}valid"):
             await ports.tick()
-        self.response = int(ports.get("s_axi_bresp"))
-        if self.response != OKAY:
-            raise Mismatch(f"writing {value} to {name} was answered with {self.response}")
+
+    async def write(self, name: str, value: int) -> None:
+        """Write a register, and return in the cycle in which the response comes."""
+        await self._access("b", aw={"awaddr": ADDRESS[name]}, w={"wdata": value, "wstrb": 15})
+        if (response := self.ports.get("s_axi_bresp")) != OKAY:
+            raise Mismatch(f"writing {value} to {name} was answered with {response}")
 
     async def read(self, name: str) -> int:
         """Read a register."""
-        ports = self.ports
-        self._noise()
-        ports.set("s_axi_araddr", ADDRESS[name])
-        ports.set("s_axi_arvalid", 1)
-        await ports.settle()
-        while not ports.get("s_axi_arready"):
-            await ports.tick()
-            await ports.settle()
-        await ports.tick()
-        ports.set("s_axi_arvalid", 0)
-        while not ports.get("s_axi_rvalid"):
-            await ports.tick()
-        value, response = ports.get("s_axi_rdata"), ports.get("s_axi_rresp")
-        await self._rest()
-        if not ports.get("s_axi_rvalid") or value != ports.get("s_axi_rdata"):
-            raise Mismatch(f"what {name} reads was withdrawn or changed")
-        ports.set("s_axi_rready", 1)
-        await ports.tick()
-        ports.set("s_axi_rready", 0)
-        if response != OKAY:
+        await self._access("r", ar={"araddr": ADDRESS[name]})
+        if (response := self.ports.get("s_axi_rresp")) != OKAY:
             raise Mismatch(f"reading {name} was answered with {response}")
-        return int(value)
+        return int(self.ports.get("s_axi_rdata"))
 
     async def outcome(self) -> tuple[Error, dict[str, Any]]:
         """The error code and the counters: cycles, active and stalls."""

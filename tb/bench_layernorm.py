@@ -29,7 +29,7 @@ async def rms_norms(ports: CocotbPorts) -> None:
     work = [random_operation(lanes, few, tiles, seed, spread=20) for seed in range(3)]
     work = layernorm.of_rms(work)
     work += [layernorm.rms_extremes(lanes, min(hidden, 1023))] if lanes * tiles >= 6 else []
-    await check_layernorm(ports, work, rms=True)
+    await check_layernorm(ports, work)
 
 
 @unit_test()

@@ -83,11 +83,8 @@ def schedule(operation: Operation) -> list[tuple[int, int, bool]]:
     return reads
 
 
-async def play_operation(ports: Ports, operation: Operation, rms: bool) -> Seen:
-    """Write the parameters, start, and answer reads like a memory of latency 2 until done.
-
-    rms: the unit takes RMSNorms, too.
-    """
+async def play_operation(ports: Ports, operation: Operation) -> Seen:
+    """Write the parameters, start, and answer reads like a memory of latency 2 until done."""
     seen = Seen()
     tiles, lanes, channels = operation.z.shape
     words = operation.z.transpose(0, 2, 1).reshape(-1, lanes)
@@ -108,12 +105,11 @@ async def play_operation(ports: Ports, operation: Operation, rms: bool) -> Seen:
     noise = np.random.default_rng(tiles)
     start = {"start": 1, "channels": channels, "tiles": tiles, "available": 0}
     start |= {"shift": norm.shift, "epsilon": norm.epsilon}
-    give(ports, **start, **({"rms": int(bool(norm.rms))} if rms else {}))
+    give(ports, **start, rms=int(bool(norm.rms)))
     # What is sampled with start or parameter_en alone is noise from then on.
     ranges = {"channels": (1, channels + 1), "tiles": (1, tiles + 1), "shift": (1, 32)}
-    ranges |= {"epsilon": (1, 1 << 50)} | ({"rms": (0, 2)} if rms else {})
-    ranges |= {"parameter_address": (0, channels), "parameter_gamma": (-(1 << 15), 1 << 15)}
-    ranges |= {"parameter_beta": (-(1 << 31), 1 << 31)}
+    ranges |= {"epsilon": (1, 1 << 50), "rms": (0, 2), "parameter_address": (0, channels)}
+    ranges |= {"parameter_gamma": (-(1 << 15), 1 << 15), "parameter_beta": (-(1 << 31), 1 << 31)}
     await ports.tick()
     ports.set("start", 0)
     cycle = 1
@@ -144,15 +140,12 @@ async def play_operation(ports: Ports, operation: Operation, rms: bool) -> Seen:
     return seen
 
 
-async def check_layernorm(ports: Ports, operations: list[Operation], rms: bool = False) -> None:
-    """Run operations one after the other; compare values, addresses and cycles of all.
-
-    rms: the unit takes RMSNorms, too.
-    """
+async def check_layernorm(ports: Ports, operations: list[Operation]) -> None:
+    """Run operations one after the other; compare values, addresses and cycles of all."""
     comparison = Comparison()
     for operation in operations:
         tiles, _, channels = operation.z.shape
-        seen = await play_operation(ports, operation, rms)
+        seen = await play_operation(ports, operation)
         reads = schedule(operation)
         writes = [(cycle + LATENCY, address) for cycle, address, second in reads if second]
         y = np.stack([layernorm(tile, operation.norm) for tile in operation.z])

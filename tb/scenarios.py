@@ -9,53 +9,31 @@ from typing import Any
 import numpy as np
 
 from golden.model import Model, Shape
-from golden.random import random_model
+from golden.random import Kind, random_model
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import Config, ceil_div
 from tb.case import Case, Inference, accelerator_inference
 
-#: The families of encoders at their real size; vocabularies are cut, they only lengthen a table.
-FAMILIES = {
-    "bert-tiny": Shape(2, 128, 2, 64, 512, 2, vocabulary=600, positions=512, types=2),
-    "no-pooler": Shape(4, 256, 4, 64, 1024, 3, 300, 130, types=2, position_offset=2),
-    "pre-norm": Shape(
-        3, 128, 4, 32, 256, 2, 200, 128, types=0, norm="pre", embedding_norm=False, pooling="mean"
-    ),
-    "three-heads": Shape(2, 96, 3, 32, 200, 5, vocabulary=150, positions=100, types=1),
-}
-
-#: The same structures with odd sizes, small enough for Icarus.
+#: By family an encoder of odd sizes, small enough for Icarus.
 SMALL = {
-    "bert-tiny": Shape(2, 12, 2, 6, 24, 2, vocabulary=30, positions=40, types=2),
-    "no-pooler": Shape(1, 10, 2, 5, 14, 3, 20, 34, types=2, position_offset=2),
     "pre-norm": Shape(
         1, 9, 1, 4, 7, 2, 20, 32, types=0, norm="pre", embedding_norm=False, pooling="mean"
     ),
-    "pre-norm-embedding-norm": Shape(2, 8, 2, 4, 17, 1, 20, 32, types=1, norm="pre"),
     "three-heads": Shape(1, 12, 3, 3, 25, 5, vocabulary=25, positions=30, types=1),
-    "post-norm-mean": Shape(1, 7, 1, 9, 5, 4, 20, 30, types=2, pooling="mean"),
-    "shared-keys": Shape(2, 10, 4, 2, 9, 3, 20, 30, types=1, kv_heads=2),
-    "every-token": Shape(1, 10, 2, 5, 14, 5, 20, 34, types=2, pooling="none"),
-    "every-token-pre-norm": Shape(2, 8, 1, 4, 9, 1, 20, 32, types=1, norm="pre", pooling="none"),
-    "factorised": Shape(2, 11, 2, 4, 13, 2, vocabulary=20, positions=32, types=2),
-    "factorised-one-layer": Shape(1, 9, 3, 2, 10, 3, vocabulary=20, positions=32, types=1),
 }
 
-#: Channels of the embeddings that are factorised.
-FACTORISED = {"factorised": 5, "factorised-one-layer": 9}
-
-#: Holds every model of SMALL.
+#: Holds every small model.
 SMALL_LIMITS: dict[str, Any] = {"tokens": 24, "hidden": 32, "ffn": 32, "labels": 8}
 
 RELU = np.maximum(np.arange(256).astype(np.uint8).view(np.int8), np.int8(0))
 
 
-def family(name: str, shape: Shape, seed: int = 1, **kinds: bool) -> Model:
-    """A random model of this family: ReLU where pre-norm, one layer of head where no pooler.
+def family(name: str, shape: Shape, seed: int = 1, embedding: int = 0, **kinds: bool) -> Model:
+    """A random model of this family: ReLU where pre-norm.
 
-    kinds: those of `random_model`.
+    embedding: channels of factorised embeddings; kinds: those of `golden.random.Kind`.
     """
-    model = random_model(shape, seed, FACTORISED.get(name, 0), **kinds)
+    model = random_model(shape, seed, Kind(embedding, **kinds).fitting(shape))
     if name.startswith("pre-norm"):
         layers = []
         for layer in model.layers:
@@ -63,8 +41,6 @@ def family(name: str, shape: Shape, seed: int = 1, **kinds: bool) -> Model:
             ffn = replace(ffn, up=relu) if ffn.gate is None else replace(ffn, gate=relu)
             layers.append(replace(layer, ffn=ffn))
         model = replace(model, layers=tuple(layers))
-    if name in ("no-pooler", "post-norm-mean", "every-token") and model.head_norm is None:
-        model = replace(model, head=model.head[-1:])
     return model
 
 

@@ -123,7 +123,7 @@ class Session:
             if not await self._ended(Timer(after * PERIOD_NS, "ns")):
                 interrupted = kind
         if interrupted == "abort":
-            await machine.write("control", ABORT, at_once=True)
+            await machine.write("control", ABORT)
         if interrupted != "reset":
             await self._finish(played, [model, tokens])
         for source, task in zip(given, tasks):

@@ -27,9 +27,10 @@ class Tile:
     s: int
     seen: np.ndarray | None = None
 
-    def valid(self, attend: np.ndarray) -> np.ndarray:
-        """The keys that each query sees."""
-        return attend if self.seen is None else attend & self.seen
+    @property
+    def window(self) -> np.ndarray:
+        """`seen`, whether given or not."""
+        return np.ones(self.scores.shape, bool) if self.seen is None else self.seen
 
 
 @dataclass
@@ -97,8 +98,7 @@ async def play_tiles(
             column = tile_sent.scores[:, key].tolist()
             give(ports, "score_", buffer=sending % 2, first=int(key == 0), last=int(last))
             give(ports, "score_", key=key, place=key, data=column)
-            if tile_sent.seen is not None:
-                ports.set("score_seen", bits(tile_sent.seen[:, key]))
+            ports.set("score_seen", bits(tile_sent.window[:, key]))
             if last:
                 give(ports, "context_", m=tile_sent.m, s=tile_sent.s)
                 seen[sending].last = cycle
@@ -150,7 +150,7 @@ async def check_softmax(
     lanes, keys = tiles[0].scores.shape
     free = 0
     for index, (tile, seen) in enumerate(zip(tiles, seen_tiles)):
-        p, row_max, row_sum = softmax(tile.scores, tile.valid(attend))
+        p, row_max, row_sum = softmax(tile.scores, attend & tile.window)
         row_m, row_s = row_scale(row_sum, tile.m, tile.s)
         for name, words, cycles in (
             ("p", seen.p, seen.p_cycles),

@@ -1,7 +1,7 @@
 """Damage of both kinds that tests plant: in bytes by seed, and in descriptions of ours by a piece.
 
 A piece is (what stands once in a text, what it becomes); where it does not stand there any more the
-test says so, whether or not it plays the fault.
+test says so.
 """
 
 from __future__ import annotations
@@ -37,25 +37,12 @@ def source_of(part: str) -> Path:
     return path
 
 
-def with_pieces(part: str, *pieces: tuple[str, str]) -> str:
-    """The source of a part with its pieces replaced."""
-    path = source_of(part)
-    return changed(path.read_text(), *pieces, of=path)
-
-
-def faulty(part: str, *pieces: tuple[str, str]) -> ModuleType:
-    """The module of a part with its pieces replaced, beside the sound one."""
-    path, source = source_of(part), with_pieces(part, *pieces)
-    module = ModuleType(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    exec(compile(source, path, "exec", dont_inherit=True), vars(module))
-    return module
-
-
 @contextmanager
 def replaced(part: str, *pieces: tuple[str, str]) -> Iterator[ModuleType]:
-    """The same in place of the sound one: in the block rtl/ is imported anew and uses it."""
+    """The module of a part with its pieces replaced; in the block rtl/, imported anew, uses it."""
     sound = {name: module for name, module in sys.modules.items() if name.startswith("rtl.")}
-    path, source = source_of(part), with_pieces(part, *pieces)
+    path = source_of(part)
+    source = changed(path.read_text(), *pieces, of=path)
     for other in sound:
         del sys.modules[other]
     name = ".".join(path.relative_to(ROOT).with_suffix("").parts)

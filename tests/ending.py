@@ -1,21 +1,21 @@
 """How a command ends, run in the test's own process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
 
-def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
+def exit_code(main: Callable[[list[str]], int], arguments: Iterable[object]) -> int:
     """What the shell would see; the parser of options leaves by SystemExit instead."""
     try:
-        return main(arguments)
+        return main(list(map(str, arguments)))
     except SystemExit as stop:
         return int(stop.code or 0)
 
 
 def refusal(
     main: Callable[[list[str]], int],
-    arguments: list[str],
+    arguments: Iterable[object],
     capsys: pytest.CaptureFixture[str],
     code: int = 2,
     *,

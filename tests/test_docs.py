@@ -17,26 +17,10 @@ DOCUMENTS = [
     *(ROOT / "docs").glob("*.md"),
     *ROOT.glob("models/*/README.md"),
 ]
-TOPS = (
-    "cli",
-    "driver",
-    "golden",
-    "quant",
-    "rtl",
-    "tb",
-    "boards",
-    "verify",
-    "sim",
-    "train",
-    "tests",
-    "docs",
-    "models",
-    "setup",
-)
-
-PATH = re.compile(rf"`((?:{'|'.join(TOPS)})/[\w/.-]*)`")
+TOPS = "boards|cli|docs|driver|golden|models|quant|rtl|setup|sim|tb|tests|train|verify"
+PATH = re.compile(rf"`((?:{TOPS})/[\w/.-]*)`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
-COMMAND = re.compile(rf"python3? -m ((?:{'|'.join(TOPS)})(?:\.\w+)*)")
+COMMAND = re.compile(rf"python3? -m ((?:{TOPS})(?:\.\w+)*)")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

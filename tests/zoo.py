@@ -1,11 +1,11 @@
 """The small models of all tests: every kind of encoder that a shape can describe, by name.
 
-Those that the benches play are `tb.scenarios.SMALL`; the others are corners that need no hardware.
+Those of SMALL are played by benches; the others are corners that need no hardware.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,13 +13,35 @@ import numpy as np
 
 from golden.encoder import run as golden
 from golden.model import Model, Shape
-from golden.random import random_model
+from golden.random import Kind, random_model
 from rtl.compile.image import Image
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import Config
 from sim.machine.inference import Inference, Loaded
-from tb.scenarios import FACTORISED, FAMILIES, SMALL, family, kinds_of
+from tb import scenarios
+from tb.scenarios import kinds_of
 
+#: The families of encoders at their real size; vocabularies are cut, they only lengthen a table.
+FAMILIES = {
+    "bert-tiny": Shape(2, 128, 2, 64, 512, 2, vocabulary=600, positions=512, types=2),
+    "no-pooler": Shape(4, 256, 4, 64, 1024, 3, 300, 130, types=2, position_offset=2),
+    "pre-norm": Shape(
+        3, 128, 4, 32, 256, 2, 200, 128, types=0, norm="pre", embedding_norm=False, pooling="mean"
+    ),
+    "three-heads": Shape(2, 96, 3, 32, 200, 5, vocabulary=150, positions=100, types=1),
+}
+#: The same structures with odd sizes, small enough for Icarus.
+SMALL = scenarios.SMALL | {
+    "bert-tiny": Shape(2, 12, 2, 6, 24, 2, vocabulary=30, positions=40, types=2),
+    "no-pooler": Shape(1, 10, 2, 5, 14, 3, 20, 34, types=2, position_offset=2),
+    "pre-norm-embedding-norm": Shape(2, 8, 2, 4, 17, 1, 20, 32, types=1, norm="pre"),
+    "post-norm-mean": Shape(1, 7, 1, 9, 5, 4, 20, 30, types=2, pooling="mean"),
+    "shared-keys": Shape(2, 10, 4, 2, 9, 3, 20, 30, types=1, kv_heads=2),
+    "every-token": Shape(1, 10, 2, 5, 14, 5, 20, 34, types=2, pooling="none"),
+    "every-token-pre-norm": Shape(2, 8, 1, 4, 9, 1, 20, 32, types=1, norm="pre", pooling="none"),
+    "factorised": Shape(2, 11, 2, 4, 13, 2, vocabulary=20, positions=32, types=2),
+    "factorised-one-layer": Shape(1, 9, 3, 2, 10, 3, vocabulary=20, positions=32, types=1),
+}
 SHAPES: dict[str, Shape] = SMALL | {
     "one": Shape(1, 1, 1, 1, 1, 1, vocabulary=20, positions=30, types=0),
     "factorised-as-wide": replace(SMALL["post-norm-mean"], hidden=11, heads=3, head_size=3),
@@ -41,7 +63,7 @@ CORNERS: dict[str, Shape] = {
 }  # fmt: skip
 #: BERT-Tiny at its own size, whose sums are those of real models; too large for a table of cases.
 REAL = "bert-tiny-real"
-#: What a random model may have beside its shape: arguments of `model`.
+#: What a random model may have beside its shape: arguments of `model` and of `golden.random.Kind`.
 KINDS: dict[str, dict[str, bool]] = {
     "plain": {},
     "precise": {"precise": True},
@@ -59,7 +81,23 @@ GOLDEN_KINDS = {
     **KINDS,
 }
 #: Channels of the embeddings that are factorised.
-EMBEDDINGS = FACTORISED | {"factorised-as-wide": 11, "factorised-every-token": 1}
+EMBEDDINGS = {
+    "factorised": 5,
+    "factorised-one-layer": 9,
+    "factorised-as-wide": 11,
+    "factorised-every-token": 1,
+}
+
+
+def family(name: str, shape: Shape, seed: int = 1, **kinds: bool) -> Model:
+    """A random model of this family: ReLU where pre-norm, one layer of head where no pooler.
+
+    kinds: those of `golden.random.Kind`.
+    """
+    model = scenarios.family(name, shape, seed, EMBEDDINGS.get(name, 0), **kinds)
+    if name in ("no-pooler", "post-norm-mean", "every-token") and model.head_norm is None:
+        model = replace(model, head=model.head[-1:])
+    return model
 
 
 def shape(name: str, **changes: Any) -> Shape:
@@ -71,13 +109,13 @@ def shape(name: str, **changes: Any) -> Shape:
 def model(name: str, seed: int = 1, **options: Any) -> Model:
     """A random model of that name; its kind of activation and head are the name's as well.
 
-    options: those of `random_model`, and changes of the shape.
+    options: those of `golden.random.Kind` as far as the shape has them, and changes of the shape.
     """
-    of_model = {kind for kinds in GOLDEN_KINDS.values() for kind in kinds}
-    kinds = {kind: options.pop(kind) for kind in of_model & set(options)}
+    kinds = {field.name: options.pop(field.name) for field in fields(Kind) if field.name in options}
+    its = shape(name, **options)
     if name in SMALL:
-        return family(name, shape(name, **options), seed, **kinds)
-    return random_model(shape(name, **options), seed, EMBEDDINGS.get(name, 0), **kinds)
+        return family(name, its, seed, **kinds)
+    return random_model(its, seed, Kind(EMBEDDINGS.get(name, 0), **kinds).fitting(its))
 
 
 @dataclass(frozen=True)

@@ -190,14 +190,17 @@ def _facts(image: Image, path: Path) -> dict[str, object]:
 
 def _alone(options: argparse.Namespace) -> None:
     """Raise ValueError where an option stands beside one that leaves it without a meaning."""
-    of_compiler = [name for name, value in given(options).items() if value not in (None, False, 0)]
-    for reader, file in (("check", options.check), ("dump", options.dump)):
-        beside = [name for name in ("out", "image") if getattr(options, name)]
-        beside += ["dump"] if reader == "check" and options.dump is not None else []
-        beside += of_compiler if file else []
-        if file is not None and beside:
-            words = f"--{beside[0].replace('_', '-')}"
-            raise UserError(f"{words} has no meaning beside --{reader}: leave out one of the two")
+    chosen = {name: value for name, value in given(options).items() if value}
+    chosen |= {"whole_last_layer": options.whole_last_layer}
+    written = {"out": options.out, "image": options.image}
+    for reader, file, others in (
+        ("check", options.check, written | {"dump": options.dump is not None} | chosen),
+        ("dump", options.dump, written | {"json": options.json} | (chosen if options.dump else {})),
+    ):
+        for name, value in others.items():
+            if file is not None and value:
+                word = f"--{name.replace('_', '-')}"
+                raise UserError(f"{word} has no meaning beside --{reader}: leave out one of them")
 
 
 def _check(path: Path) -> dict[str, object]:

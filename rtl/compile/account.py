@@ -200,7 +200,7 @@ class State:
             if offset >= bank:
                 yield f"{name} has the offset {offset}: a bank has {bank} words"
 
-        for known in FIELDS[Opcode(one.opcode)]:
+        for known in FIELDS[Opcode(one.opcode)] if one.opcode in set(Opcode) else ():
             if known.high == ADDRESS:
                 yield from inside(known.name)
             else:

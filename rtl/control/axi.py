@@ -89,11 +89,7 @@ class Registers(Unit):
             s_axi=In(AxiLite(ADDRESS_BITS + bool(further)), "Addresses are rounded down to words."),
             busy=In(1, "An inference is under way, or cannot begin."),
             done=In(1, "Pulse: it has ended."),
-            start=Out(
-                1,
-                "Pulses, a cycle after the write was taken. With both bits set it is an abort "
-                "alone.",
-            ),
+            start=Out(1, "Pulses, a cycle after the write; both bits are an abort alone."),
             abort=Out(1, ...),
             interrupt=Out(1, "The level, from registers."),
             value=In(

@@ -19,33 +19,17 @@ def offset_bits(config: Config) -> int:
 
 
 class Area(data.StructLayout):
-    """Consecutive words of the activation banks, or of the logits' memory.
-
-    Members
-    -------
-    used
-        The tile reads or writes them; the others count only then.
-    start
-        Address of the first word, not yet cut to the width of the banks.
-    words
-        How many, 1 or more.
-    bank
-        In which bank they must lie.
-    spans
-        They may lie in any (the feed-forward buffer, which begins in bank 0).
-    logits
-        They are words of the logits' memory; bank and spans do not count.
-    """
+    """Consecutive words of the activation banks, or of the logits' memory."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(
             {
-                "used": unsigned(1),
-                "start": unsigned(offset_bits(config)),
+                "used": unsigned(1),  # the tile reads or writes them; the others count only then
+                "start": unsigned(offset_bits(config)),  # not yet cut to the width of the banks
                 "words": unsigned(max(config.length_bits, config.tile_columns.bit_length())),
-                "bank": unsigned(2),
-                "spans": unsigned(1),
-                "logits": unsigned(1),
+                "bank": unsigned(2),  # in which they must lie
+                "spans": unsigned(1),  # in any (the feed-forward buffer, which begins in bank 0)
+                "logits": unsigned(1),  # they are logits; bank and spans do not count
             }
         )
 

@@ -17,17 +17,9 @@ class Control(wiring.Component):
     they are complete, and a stream allows no withdrawal.
     """
 
-    start: In(
-        1,
-        "Pulses. A start while busy or together with an abort, and an abort while idle, are "
-        "ignored.",
-    )
+    start: In(1, "Pulses. A start while busy or with an abort, an abort while idle do nothing.")
     abort: In(1, ...)
-    error: In(
-        Error,
-        "Failures of the units, NONE while there is none; the sequence that has failed, 0 while "
-        "none.",
-    )
+    error: In(Error, "Failures of the units, or NONE; the sequence that has failed, or 0.")
     number: In(16, ...)
     leaving: In(1, "The inference has ended well, its results are on their way out.")
     finished: In(1, "Pulse, with `leaving`: the last of them is taken.")
@@ -38,15 +30,9 @@ class Control(wiring.Component):
     begin: Out(1, "Pulse: the first cycle of a run.")
     drain_model: Out(1, "The stream's words are to be dropped.")
     drain_tokens: Out(1, ...)
-    busy: Out(
-        1, "An inference is under way or being drained; pulse: it has ended, `code` says how."
-    )
+    busy: Out(1, "An inference is under way or drained; pulse: it has ended, `code` says how.")
     done: Out(1, ...)
-    code: Out(
-        Error,
-        "Of the latest inference, and the sequence of the batch that has failed (0 where the error"
-        " is of none); kept until the next start.",
-    )
+    code: Out(Error, "Of the latest inference, and the sequence that has failed, or 0.")
     failed: Out(16, ...)
 
     def elaborate(self, platform: object) -> Elaboratable:

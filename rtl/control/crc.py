@@ -55,11 +55,7 @@ class Crc(Unit):
         super().__init__(
             en=In(1, "A word of the message. The message begins with the unit's reset."),
             data=In(width, ...),
-            good=Out(
-                1,
-                "The words before this cycle end with their CRC, little-endian, and `padding` "
-                "zeros.",
-            ),
+            good=Out(1, "The words so far end with their CRC, little-endian, and `padding` zeros."),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, unsigned
-from amaranth.lib import data, stream
+from amaranth.lib import data
+from amaranth.lib.stream import Signature as Stream
 from amaranth.lib.wiring import connect, flipped
 
 from rtl.interface.config import Config, ceil_div
@@ -30,11 +31,6 @@ class Embedding(Unit):
     addresses from t * 2N on. Wide rows have twice the words, high and low bytes in turn: word
     2w + h goes to address (w div c) * 4N + 4i + 2k + h. A token takes four cycles to ask for; a
     word is taken a cycle.
-
-    Parameters
-    ----------
-    config
-        Lanes, longest sequence and widest hidden state.
     """
 
     def __init__(self, config: Config) -> None:
@@ -45,16 +41,14 @@ class Embedding(Unit):
             length=In(LengthWrite(config)),
             batch=In(Batch(config)),
             rows=In(RowsFill(), "The EMBED in hand."),
-            request=Out(stream.Signature(unsigned(32), payload_init=0), "Row numbers."),
-            i=In(stream.Signature(row_word(n)), "The rows' words, `last` with each row's last."),
+            request=Out(Stream(unsigned(32), payload_init=0), "Row numbers."),
+            i=In(Stream(row_word(n)), "The rows' words, `last` with each row's last."),
             write=Out(
                 WritePort(range(config.weight_words), int8_word(n), config.ways),
                 "Of the weight half.",
             ),
             error=Out(
-                Error,
-                "TOKEN: an id is beyond the table, or a type beyond the types. ROW: a row ended "
-                "early or late.",
+                Error, "TOKEN: an id or a type beyond the tables. ROW: a row ended early or late."
             ),
             number=Out(range(config.row_tiles), "The sequence that has the error, valid with it."),
         )
@@ -162,7 +156,7 @@ class Embedding(Unit):
         m.d.sync += pending.eq(pending + Mux(asks, words, 0) - taken)
         m.d.comb += [
             self.i.ready.eq(self.rows.fill),
-            self.write.en.eq(Mux(taken, 1 << way, 0) if way_bits else taken),
+            self.write.en.eq(Mux(taken, 1 << way, 0)),
             self.write.address.eq(
                 Mux(
                     wide,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value, ValueLike
-from amaranth.lib import data, stream
+from amaranth.lib import data
+from amaranth.lib.stream import Signature as Stream
 
 from rtl.datapath.schedule import TURNED_LATE
 from rtl.interface.config import Config
@@ -26,7 +27,7 @@ class Issuer(Unit):
     def __init__(self, config: Config) -> None:
         self.config = config
         super().__init__(
-            i=In(stream.Signature(Tile(config)), "In order."),
+            i=In(Stream(Tile(config)), "In order."),
             weights_ready=In(
                 2, "A bit for each weight buffer: its weights and parameters are there."
             ),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
-from amaranth.lib import data, stream
+from amaranth.lib import data
+from amaranth.lib.stream import Signature as Stream
 from amaranth.lib.wiring import connect, flipped
 
 from rtl.control.crc import Crc
@@ -63,33 +64,20 @@ class Loader(Unit):
     several ways in the one after that; a cycle later it acts; nothing of a damaged or refused one
     does. A table waits until its last user has drained, a NORM until the one before it has
     finished, an operation until the sequencer takes it; then `rtl.control.payload` has the words.
-
-    Parameters
-    ----------
-    config
-        Limits.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         super().__init__(
-            start=In(
-                1,
-                "Pulse: begin to read a stream. The unit is in reset before, and is reset to try "
-                "again.",
-            ),
-            model=In(stream.Signature(stream_word(config.stream_width)), "The command stream."),
+            start=In(1, "Pulse: begin to read a stream; the unit was in reset."),
+            model=In(Stream(stream_word(config.stream_width)), "The command stream."),
             awaits=Out(
                 1,
-                "With several ways: no word of it is there, and one is needed. With one "
-                "way that is what `model.ready` without `model.valid` says.",
+                "A word of it is needed, and none there: `model.ready` waits for the last part.",
                 there=config.ways > 1,
             ),
-            operation=Out(
-                stream.Signature(OPERATION),
-                "Checked EMBED, LINEAR and ATTEND descriptors for the sequencer.",
-            ),
-            norm=Out(stream.Signature(NORM), "NORMs with their parameters loaded."),
+            operation=Out(Stream(OPERATION), "Checked EMBED, LINEAR and ATTEND descriptors."),
+            norm=Out(Stream(NORM), "NORMs with their parameters loaded."),
             weight=Out(WeightWrite(config)),
             parameter=Out(ParameterWrite(config)),
             table=Out(TableWrite(config.precise)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, unsigned
-from amaranth.lib import stream
+from amaranth.lib.stream import Signature as Stream
 
 from rtl.interface.command import NORM_PLANES, PARAMETER_PLANES, TABLE_BYTES
 from rtl.interface.config import Config
@@ -40,7 +40,7 @@ class TileWriter(Unit):
             part=In(range(config.ways), "The number of the part."),
             takes_whole=Out(1, "`i` takes all parts at once.", there=several),
             ends=Out(1, "What `i` takes is the LINEAR's last.", there=several),
-            i=In(stream.Signature(unsigned(8 * n)), "A part of a word of the command stream."),
+            i=In(Stream(unsigned(8 * n)), "A part of a word of the command stream."),
             weight=Out(WeightWrite(config)),
             parameter=Out(ParameterWrite(config)),
             release=In(Release()),
@@ -130,7 +130,7 @@ class TableWriter(Unit):
     def __init__(self, lanes: int, precise: bool = False) -> None:
         self.lanes, self.precise = lanes, precise
         super().__init__(
-            i=In(stream.Signature(unsigned(8 * lanes))),
+            i=In(Stream(unsigned(8 * lanes))),
             o=Out(TableWrite(precise)),
             done=Out(1, "Pulse: the last byte is written."),
             wide=In(1, "It does; stable until `done`. With `precise` only.", there=precise),
@@ -182,7 +182,7 @@ class PlaneWriter(Unit):
         super().__init__(
             tables=In(16, "From 1; stable until `done`."),
             row_tiles=In(16, ...),
-            i=In(stream.Signature(unsigned(8 * lanes))),
+            i=In(Stream(unsigned(8 * lanes))),
             o=Out(port),
             done=Out(1, "Pulse: the last word is written."),
         )
@@ -231,7 +231,7 @@ class NormWriter(Unit):
         super().__init__(
             channels=In(16, "Stable until `done`."),
             shifts=In(1, "There is a plane of shifts; without it all are 8. Stable until `done`."),
-            i=In(stream.Signature(unsigned(8 * config.lanes))),
+            i=In(Stream(unsigned(8 * config.lanes))),
             o=Out(NormParameterWrite(config.hidden)),
             done=Out(1, "Pulse: the last channel is written."),
         )

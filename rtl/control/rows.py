@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal, unsigned
-from amaranth.lib import stream
+from amaranth.lib.stream import Signature as Stream
 
 from rtl.interface.config import Config
 from rtl.interface.word import row_word
@@ -31,18 +31,11 @@ class RowBorder(Unit):
     def __init__(self, config: Config) -> None:
         word = row_word(config.lanes)
         super().__init__(
-            reset=In(
-                1, "The embedding unit is in reset: no new request is offered, rows are dropped."
-            ),
-            request=In(
-                stream.Signature(unsigned(32)),
-                "Row numbers from the embedding unit; a payload stays until it is taken.",
-            ),
-            asked=Out(stream.Signature(unsigned(32)), "The same, to the memory."),
-            i=In(
-                stream.Signature(word), "Rows, each up to its `last`, in the order of the requests."
-            ),
-            o=Out(stream.Signature(word), "To the embedding unit."),
+            reset=In(1, "No new request is offered, rows are dropped."),
+            request=In(Stream(unsigned(32)), "Row numbers; a payload stays until it is taken."),
+            asked=Out(Stream(unsigned(32)), "The same, to the memory."),
+            i=In(Stream(word), "Rows, each up to its `last`, in the order of the requests."),
+            o=Out(Stream(word), "To the embedding unit."),
             pending=Out(1, "A request is offered, or rows that were asked for have not come."),
         )
 

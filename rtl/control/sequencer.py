@@ -6,7 +6,8 @@ from functools import reduce
 from operator import or_
 
 from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value
-from amaranth.lib import data, stream
+from amaranth.lib import data
+from amaranth.lib.stream import Signature as Stream
 from amaranth.lib.wiring import connect, flipped
 
 from rtl.control.attend import AttendWalker
@@ -27,7 +28,7 @@ from rtl.interface.operation import OPERATION, fields
 from rtl.interface.ports.batch import Batch, LengthWrite
 from rtl.interface.ports.tiles import Factors, LogitLayout, Multiplier, Region, WindowSides
 from rtl.interface.tile import Tile
-from rtl.primitives.members import In, Out, Unit
+from rtl.primitives.members import In, Out, Unit, copied
 from rtl.primitives.memory import DistributedMemory
 from rtl.primitives.queues import OneDeepQueue
 
@@ -65,11 +66,8 @@ class Sequencer(Unit):
             batch=In(Batch(config)),
             length=In(LengthWrite(config)),
             quiet=In(1, "No tile is waiting, running or being drained behind the sequencer."),
-            i=In(
-                stream.Signature(OPERATION),
-                "Operations, in order; one waits while another is in hand.",
-            ),
-            o=Out(stream.Signature(Tile(config)), "Tiles, in order."),
+            i=In(Stream(OPERATION), "Operations, in order; one waits while another is in hand."),
+            o=Out(Stream(Tile(config)), "Tiles, in order."),
             score_multiplier=Out(Multiplier()),
             context_multiplier=Out(Multiplier()),
             factor=Out(Factors()),
@@ -167,9 +165,7 @@ class Sequencer(Unit):
             m.d.comb += [
                 walker.begin.eq(begins),
                 walker.operation.eq(op),
-                walker.batch.sequences.eq(self.batch.sequences),
-                walker.batch.row_tiles.eq(self.batch.row_tiles),
-                walker.batch.gathered.eq(self.batch.gathered),
+                *copied(walker.batch, self.batch, "sequences", "row_tiles", "gathered"),
                 walker.length.eq(lengths.read.data),
                 walker.first.eq(of_number[0]),
                 walker.second.eq(of_number[1]),
@@ -178,10 +174,7 @@ class Sequencer(Unit):
                 walker.o.ready.eq(self.o.ready),
             ]
             if isinstance(walker, AttendWalker):
-                m.d.comb += [
-                    walker.window.before.eq(self.window.before),
-                    walker.window.after.eq(self.window.after),
-                ]
+                m.d.comb += copied(walker.window, self.window)
             with m.If(walks):
                 m.d.comb += [
                     self.o.payload.eq(walker.o.payload),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value
-from amaranth.lib import data, stream
+from amaranth.lib import data
+from amaranth.lib.stream import Signature as Stream
 
 from rtl.interface.config import Config
 from rtl.interface.ports.datapath import NormProgress
@@ -33,9 +34,9 @@ class TileQueue(Unit):
     def __init__(self, config: Config) -> None:
         self.config = config
         super().__init__(
-            i=In(stream.Signature(Tile(config))),
+            i=In(Stream(Tile(config))),
             progress=In(NormProgress(config)),
-            o=Out(stream.Signature(Tile(config))),
+            o=Out(Stream(Tile(config))),
             normalised=Out(
                 1, "The row tile that the tile of `o` reads was normalised by the cycle before."
             ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal
-from amaranth.lib import stream
+from amaranth.lib.stream import Signature as Stream
 
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
@@ -16,27 +16,18 @@ class Tokens(Unit):
     """Reads the sequences of a batch up to `last`, a word a cycle, and counts them.
 
     A sequence ends with the word that has `ends` set, or `last`; the next one begins a row tile.
-
-    Parameters
-    ----------
-    config
-        Lanes and longest sequence.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         super().__init__(
-            i=In(
-                stream.Signature(TOKEN_WORD),
-                "Token words. Not ready until reset ends, and no more after `last`.",
-            ),
+            i=In(Stream(TOKEN_WORD), "Not ready until reset ends, nor after `last`."),
             o=Out(TokenWrite(config), "A token as it is taken, for the mask and the id memory."),
             length=Out(LengthWrite(config), "Of each sequence, with its last token."),
             batch=Out(Batch(config), "Ready once `last` was taken, if every sequence is good."),
             longest=Out(
                 range(config.tokens + 1),
-                "Tokens of the longest sequence, and which it is, the first of several; valid with"
-                " ready.",
+                "Of the longest sequence, the first of several; valid with ready.",
             ),
             longest_number=Out(range(config.row_tiles), ...),
             error=Out(
@@ -45,10 +36,7 @@ class Tokens(Unit):
                 "need more row tiles (the rest is taken and dropped). NO_KEY: a sequence has no "
                 "token with its attend bit set.",
             ),
-            number=Out(
-                range(config.row_tiles + 1),
-                "The sequence that is read; with an error the one that has it.",
-            ),
+            number=Out(range(config.row_tiles + 1), "The sequence that is read, or has the error."),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

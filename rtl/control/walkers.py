@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, wiring
+from amaranth.lib.stream import Signature as Stream
 
 from rtl.control.bounds import Area, offset_bits
 from rtl.interface.command import BANK_SHIFT
@@ -63,18 +64,11 @@ class Walker(Unit):
                 1, "The first token of each sequence was gathered: FIRST_TILE is their row tiles."
             ),
             weight_base=In(address_bits(config), "Address of the weight half in turn."),
-            o=Out(
-                stream.Signature(Tile(config)),
-                "In order; the sequencer fills in norm_index, operation and tag.weight_buffer.",
-            ),
+            o=Out(Stream(Tile(config)), "In order; the sequencer fills in what is its own."),
             areas=Out(
-                data.ArrayLayout(Area(config), 2),
-                "What the tile of `o` reads and writes in the activation banks.",
+                data.ArrayLayout(Area(config), 2), "What the tile reads and writes in the banks."
             ),
-            passes=Out(
-                1,
-                "No tile is offered, the row tile of `areas` is passed; it must lie in the banks.",
-            ),
+            passes=Out(1, "No tile is offered, the row tile of `areas` is passed."),
             half_done=Out(1, "Pulse: the tile is the last that uses the weight half."),
             done=Out(1, "Pulse: the operation's last tile is taken."),
             **more,
@@ -228,7 +222,6 @@ class LinearWalker(Walker):
         running = self.start(m)
         taken = self.both_passes(m, self.o.valid & self.o.ready)
         linear = fields(Opcode.LINEAR, self.operation.fields)
-        gathered, single, first = Signal(), Signal(), Signal()
         rows = Signal(range(self.config.row_tiles + 1))
         row = unreset(rows.shape())
         address, result = unreset(self.width), unreset(self.width)
@@ -238,7 +231,8 @@ class LinearWalker(Walker):
         row_end, column_end = Signal(), Signal()  # in registers, since much hangs on them
         again = Signal()
         tokens_left, following = self.follow(m, again, (taken & ~row_end) | self.passes)
-        lane = Signal(range(n))
+        moves = taken | self.passes
+        single, first, lane, present = self._first_tokens(m, again, taken, tokens_left)
         gather = single & (flags.residual | flags.logits)
         m.d.comb += [
             again.eq(self.begin | (taken & row_end)),
@@ -246,45 +240,14 @@ class LinearWalker(Walker):
             self.passes.eq(running & single & ~first),
         ]
         with m.If(self.begin):
-            m.d.sync += [
-                gathered.eq(flags.first_tile & self.gathered),
-                single.eq(flags.first_tile & ~self.gathered),
-                rows.eq(Mux(flags.first_tile, self.batch.gathered, self.batch.row_tiles)),
-            ]
-        with m.If(again):
-            m.d.sync += [first.eq(1), lane.eq(0)]
-        with m.Elif(taken | self.passes):
-            m.d.sync += first.eq(tokens_left <= n)
-            with m.If(taken & single):
-                m.d.sync += lane.eq(lane + 1)
-        # Transposed, the columns of what was gathered are as many sequences.
-        sequences_left = unreset(self.batch.sequences.shape())
-        with m.If(again):
-            m.d.sync += sequences_left.eq(self.batch.sequences)
-        with m.Elif(taken):
-            m.d.sync += sequences_left.eq(sequences_left - n)
-        present = Signal(range(n + 1))
-        m.d.comb += present.eq(Mux(gathered, minimum(n, sequences_left), minimum(n, tokens_left)))
-
+            m.d.sync += rows.eq(Mux(flags.first_tile, self.batch.gathered, self.batch.row_tiles))
+        self._rotary(m, again, moves, tokens_left, row)
         shift, of_table = linear.shift, flags.table
         if self.config.gated:
             # It counts as a user of the table, which says how wide its words are.
             gated = linear.gate.any()
             shift, of_table = Mux(gated, linear.gate, shift), of_table | gated
             m.d.comb += tile.tag.gated.eq(gated)
-        place, column_first = unreset(range(self.config.row_tiles)), Signal()
-        with m.If(again):
-            m.d.sync += [place.eq(0), column_first.eq(self.begin)]
-        with m.Elif(taken | self.passes):
-            m.d.sync += place.eq(Mux(tokens_left <= n, 0, place + 1))
-        m.d.comb += [
-            tile.tag.turned.eq(flags.rotary),
-            tile.tag.place.eq(place),
-            tile.tag.pair.eq(linear.rotary),
-            tile.tag.last_pair.eq(linear.rotary + (linear.head_size >> 1) - 1),
-            tile.tag.begins.eq(column_first),
-            tile.tag.repeats.eq(row != 0),
-        ]
         activation = Mux(flags.bank, Operand.BANK, Operand.X8)
         m.d.comb += [
             tile.row.eq(row),
@@ -376,7 +339,7 @@ class LinearWalker(Walker):
                 gathered_result.eq(next_column),
                 columns_left.eq(columns_left - columns),
             ]
-        with m.Elif(taken | self.passes):
+        with m.Elif(moves):
             # Row tiles lie in the ways in turn, but for those of X16 and of the logits.
             wraps = way == ways - 1
             source_stride = Mux(wraps, linear.source_stride, 0)
@@ -392,6 +355,53 @@ class LinearWalker(Walker):
             with m.If(taken & (lane == n - 1)):
                 m.d.sync += gathered_result.eq(gathered_result + linear.destination_stride)
         return m
+
+    def _first_tokens(
+        self, m: Module, again: Value, taken: Value, tokens_left: Value
+    ) -> tuple[Signal, Signal, Signal, Signal]:
+        """With FIRST_TILE: whether row tiles are passed, this one is a sequence's first, its lane.
+
+        The fourth is how many columns there are, TRANSPOSED: of what was gathered as many as there
+        are sequences.
+        """
+        n, first_tile = self.config.lanes, self.operation.flags.first_tile
+        gathered, single, first = (Signal(name=x) for x in ("gathered", "single", "first"))
+        lane, present = Signal(range(n), name="lane"), Signal(range(n + 1), name="present")
+        sequences_left = unreset(self.batch.sequences.shape(), "sequences_left")
+        with m.If(self.begin):
+            m.d.sync += [
+                gathered.eq(first_tile & self.gathered),
+                single.eq(first_tile & ~self.gathered),
+            ]
+        with m.If(again):
+            m.d.sync += [first.eq(1), lane.eq(0), sequences_left.eq(self.batch.sequences)]
+        with m.Elif(taken | self.passes):
+            m.d.sync += first.eq(tokens_left <= n)
+            with m.If(taken & single):
+                m.d.sync += lane.eq(lane + 1)
+            with m.If(taken):
+                m.d.sync += sequences_left.eq(sequences_left - n)
+        m.d.comb += present.eq(Mux(gathered, minimum(n, sequences_left), minimum(n, tokens_left)))
+        return single, first, lane, present
+
+    def _rotary(
+        self, m: Module, again: Value, moves: Value, tokens_left: Value, row: Value
+    ) -> None:
+        """With ROTARY: the place of the row tile in its sequence, and the pairs of its columns."""
+        linear, tag = fields(Opcode.LINEAR, self.operation.fields), self.o.payload.tag
+        place, column_first = unreset(range(self.config.row_tiles)), Signal()
+        with m.If(again):
+            m.d.sync += [place.eq(0), column_first.eq(self.begin)]
+        with m.Elif(moves):
+            m.d.sync += place.eq(Mux(tokens_left <= self.config.lanes, 0, place + 1))
+        m.d.comb += [
+            tag.turned.eq(self.operation.flags.rotary),
+            tag.place.eq(place),
+            tag.pair.eq(linear.rotary),
+            tag.last_pair.eq(linear.rotary + (linear.head_size >> 1) - 1),
+            tag.begins.eq(column_first),
+            tag.repeats.eq(row != 0),
+        ]
 
 
 class ValueWalker(Walker):

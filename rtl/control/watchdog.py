@@ -25,16 +25,9 @@ class Watchdog(Unit):
     def __init__(self, config: Config) -> None:
         self.patience = patience(config)
         super().__init__(
-            waits=In(
-                1,
-                "A source outside is silent, or a sink does not take: that is no hang, however "
-                "long it lasts.",
-            ),
+            waits=In(1, "A source outside is silent, or a sink does not take: that is no hang."),
             moved=In(1, "Something got on: a word passed, an operand was read, a result written."),
-            error=Out(
-                Error,
-                "TIMEOUT from `patience` cycles after the latest cycle with waits or moved on.",
-            ),
+            error=Out(Error, "TIMEOUT after `patience` cycles without waits or moved."),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

@@ -15,11 +15,6 @@ class ActivationTable(Unit):
     The table is written through a port of its own, to all lanes at once; it starts as zeros. One
     word a cycle, no valid. Memories: one of 256 x 8 bits a lane. Multipliers: none.
 
-    Parameters
-    ----------
-    lanes
-        Lanes, 1 to 64.
-
     Attributes
     ----------
     latency

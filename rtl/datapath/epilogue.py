@@ -75,8 +75,6 @@ class Epilogue(Unit):
 
     Parameters
     ----------
-    config
-        Lanes, columns and address widths.
     ahead
         How far `x.busy` looks ahead, 0..`latency` - 2.
 
@@ -106,9 +104,7 @@ class Epilogue(Unit):
             table=In(TableWrite(config.precise)),
             rotary=In(
                 RotaryWrite(config),
-                "With rotary positions. Pairs of columns that are turned are written "
-                "`TURNED_LATE` cycles later than others, and their tile counts as many "
-                "columns more, which are dropped.",
+                "Of columns that are written `TURNED_LATE` cycles later than others.",
                 there=config.rotary_pairs,
             ),
             score_multiplier=In(Multiplier(), "Of the scores."),
@@ -116,27 +112,23 @@ class Epilogue(Unit):
             row=Out(RowScales(n), "The multipliers of the queries, from the softmax."),
             bank=Out(
                 WritePort(address_bits(config), activation_word(n, config.precise), config.ways),
-                "Of the activation banks; `en` has a bit for each way.",
+                "Of the banks; `en` has a bit for each way.",
             ),
             x=Out(ResidualAccess(config)),
             gate=Out(GateRead(config), "With gates.", there=config.gated),
             score=Out(ScoreColumn(n, config.tokens, config.places), "For the softmax."),
             place=Out(
                 bias_place(config),
-                "With a position bias: of a score, `PositionBias.ahead` cycles before it.",
+                "Of a score, `PositionBias.ahead` cycles before it.",
                 there=config.bias_heads,
             ),
             logit=Out(LogitWrite(config)),
             done=Out(
-                1,
-                "Pulses in the cycle of a tile's last bank write slot: the tile is written; it "
-                "completed a row tile of X16; it was the last user of the activation table.",
+                1, "Pulses: a tile is written; with a row tile of X16; the table's last user."
             ),
             row_tile_done=Out(1, ...),
             table_done=Out(1, ...),
-            parameter_release=Out(
-                Release(), "The tile was the last that needs the parameters of this half."
-            ),
+            parameter_release=Out(Release(), "The half's parameters were used for the last time."),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

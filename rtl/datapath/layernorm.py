@@ -68,9 +68,9 @@ class Flags(NamedTuple):
 class LayerNorm(Unit):
     """y = saturate(round_shift(n * gamma + beta, shift), 16), n = (z - mean) / deviation.
 
-    docs/numerics.md section 7. A row tile is read twice, one channel of `lanes` tokens a cycle:
-    pass 1 sums z and z^2; then the tokens take turns in `RowConstants`; pass 2 normalises.
-    When the read port gets free:
+    docs/numerics.md section 7. y8 = saturate(round_shift(y, operand_shift of the channel), 8). A
+    row tile is read twice, one channel of `lanes` tokens a cycle: pass 1 sums z and z^2; then the
+    tokens take turns in `RowConstants`; pass 2 normalises. When the read port gets free:
 
         if the constants of the oldest tile are ready, its pass 2 begins;
         else if the next tile is available and fewer than two tiles are between the beginnings
@@ -111,9 +111,7 @@ class LayerNorm(Unit):
         super().__init__(
             parameter=In(NormParameterWrite(hidden)),
             start=In(
-                1,
-                "Starts an operation; not while busy. channels (H), tiles, shift (1..31) and "
-                "epsilon (E) are sampled with it.",
+                1, "Starts an operation, not while busy; samples the four that follow, and rms."
             ),
             channels=In(range(hidden + 1)),
             tiles=In(tiles),
@@ -121,26 +119,14 @@ class LayerNorm(Unit):
             epsilon=In(EPSILON),
             rms=In(1, "An RMSNorm, which takes S1 as 0; H <= 1023. Sampled with start."),
             available=In(
-                tiles,
-                "How many row tiles of the operation may be read. From the cycle after start on; "
-                "it grows.",
+                tiles, "Row tiles that may be read, from the cycle after start on; it grows."
             ),
-            x=Out(
-                SharedRead(words, lanes),
-                "Reads of word (row tile r, channel c) at address r * channels + c.",
-            ),
-            y_en=Out(
-                1,
-                "A normalised word, `latency` cycles after the x.en of its second read, and y8 = "
-                "saturate(round_shift(y, operand_shift of the channel), 8).",
-            ),
+            x=Out(SharedRead(words, lanes), "Word (row tile r, channel c) is at r * channels + c."),
+            y_en=Out(1, "A normalised word, `latency` cycles after the x.en of its second read."),
             y_address=Out(words, ...),
             y=Out(int16_word(lanes), ...),
             y8=Out(int8_word(lanes), ...),
-            finished=Out(
-                tiles,
-                "Row tiles whose words have all been written, in earlier cycles. Reset by start.",
-            ),
+            finished=Out(tiles, "Row tiles that were written, in earlier cycles. Reset by start."),
             busy=Out(1, "From the cycle after start until finished equals tiles."),
         )
 

@@ -42,11 +42,6 @@ class MatMul(Unit):
     configuration's limits. N * M multipliers of 9 x 8 bits, of which `config.dsp_macs` may become
     DSP blocks; the others are written as adders.
 
-    Parameters
-    ----------
-    config
-        `lanes`, `columns`, the accumulators' width and the DSP budget are used.
-
     Errors
     ------
     Where a tile's columns up to column n count, the next one must end at least n + 1 cycles later:
@@ -61,8 +56,7 @@ class MatMul(Unit):
         n = config.lanes
         super().__init__(
             a=In(
-                data.ArrayLayout(signed(A_BITS), n),
-                "Operand words, signed 9 and signed 8 bits. Read in every cycle with `valid`.",
+                data.ArrayLayout(signed(A_BITS), n), "Operands, read in every cycle with `valid`."
             ),
             b=In(data.ArrayLayout(signed(B_BITS), config.tile_columns), ...),
             valid=In(1, "Whether the operands count; first and last operand of a tile."),
@@ -70,13 +64,12 @@ class MatMul(Unit):
             last=In(1, ...),
             joined=In(
                 1,
-                "With `config.precise`: beside `first`, the sum goes on from floor(acc / "
-                "2^8), acc being the tile before, which had no last.",
+                "With `first`: from floor(acc / 2^8) on, the tile before, which had no last.",
                 there=config.precise,
             ),
             o=Out(
                 data.ArrayLayout(signed(config.acc_bits), n),
-                "A column: `o[i]` is acc[i, n] `latency` + n cycles after `last`.",
+                "`o[i]` is acc[i, n] `latency` + n cycles after `last`.",
             ),
         )
 

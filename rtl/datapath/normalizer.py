@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal
-from amaranth.lib import data, stream
+from amaranth.lib import data
+from amaranth.lib.stream import Signature as Stream
 from amaranth.lib.wiring import connect, flipped
 
 from rtl.datapath.layernorm import LayerNorm
@@ -38,7 +39,7 @@ class Normalizer(Unit):
         self.ahead = self.layernorm.latency
         super().__init__(
             batch=In(Batch(config)),
-            norm=In(stream.Signature(NORM), "NORMs, and the parameters that come before each."),
+            norm=In(Stream(NORM), "NORMs, and the parameters that come before each."),
             parameter=In(NormParameterWrite(config.hidden), ...),
             free=Out(1, "No NORM is in hand: parameters may be loaded."),
             row_tile_done=In(1, "Pulse: one more row tile of X16 is complete."),

@@ -5,7 +5,7 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal, signed
 from rtl.interface.config import power_of_two
 from rtl.interface.ports.datapath import BiasPlace, ScoreColumn
 from rtl.interface.word import int16_word
-from rtl.primitives.members import In, Out, Unit
+from rtl.primitives.members import In, Out, Unit, copied
 from rtl.primitives.memory import Memory, WritePort
 from rtl.primitives.pipeline import delay, register
 from rtl.primitives.saturate import saturate
@@ -68,11 +68,7 @@ class PositionBias(Unit):
                 WritePort(range(self.heads * self.head_words), int16_word(lanes)),
                 "Not while there are scores.",
             ),
-            biased=In(
-                1,
-                "The scores get the bias, else they go through as they are; stable while there are"
-                " some.",
-            ),
+            biased=In(1, "The scores get the bias; stable while there are some."),
             place=In(
                 BiasPlace(lanes, heads, self.head_words),
                 "`ahead` cycles before the column's score.",
@@ -90,9 +86,7 @@ class PositionBias(Unit):
         m.d.comb += [
             word.eq(place.word + ~first),
             table.read.address.eq(Cat(word, place.head)),
-            table.write.en.eq(self.write.en),
-            table.write.address.eq(self.write.address),
-            table.write.data.eq(self.write.data),
+            *copied(table.write, self.write),
         ]
         # With the word: whether all of it counts, or else which of its values is the next one.
         starts = delay(m, first, Memory.latency, "starts")

@@ -46,8 +46,7 @@ class RoundShift(Unit):
             o=Out(signed(bits)),
             wide=Out(
                 signed(bits + 8),
-                "o before its saturation, a cycle before o (where results fit, with o); beyond "
-                "bits bits only its sign is right, and that it is beyond.",
+                "o before its saturation and a cycle before it; its sign, and that it is beyond.",
             ),
         )
 
@@ -84,11 +83,6 @@ class Requantize(Unit):
 
     The multiplication of 32 by 16 bits is two of 17 by 17 bits, signed, each with a register on
     either side: acc = high * 2^16 + low. Multipliers: 2 * lanes.
-
-    Parameters
-    ----------
-    lanes
-        Lanes, 1 to 64.
 
     Attributes
     ----------

@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, signed
 
 from rtl.interface.config import power_of_two
 from rtl.interface.word import int8_word, int16_word
-from rtl.primitives.members import In, Out, Unit
+from rtl.primitives.members import In, Out, Unit, copied
 from rtl.primitives.memory import Memory, WritePort
 from rtl.primitives.pipeline import delay, register
 from rtl.primitives.saturate import saturate
@@ -51,8 +51,7 @@ class Rotary(Unit):
         super().__init__(
             write=In(
                 WritePort(range(self.channels * self.row_words), int16_word(lanes)),
-                "The row tile is in the k low bits of the address, the channel above it. Not while"
-                " there are columns. -2^14..2^14.",
+                "Row tile, above it the channel; not while there are columns. -2^14..2^14.",
             ),
             row=In(range(self.row_words), "Row tile of the column, `ahead` cycles before u."),
             channel=In(range(self.channels), "2i or 2i + 1, `ahead` cycles before u."),
@@ -65,9 +64,7 @@ class Rotary(Unit):
         m.submodules.table = table = Memory(int16_word(self.lanes), self.channels * self.row_words)
         m.d.comb += [
             table.read.address.eq(Cat(self.row, self.channel)),
-            table.write.en.eq(self.write.en),
-            table.write.address.eq(self.write.address),
-            table.write.data.eq(self.write.data),
+            *copied(table.write, self.write),
         ]
         # A pair is complete: with the word, which is then sin, and with the second's products.
         second = delay(m, self.channel[0], Memory.latency, "second")

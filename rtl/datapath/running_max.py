@@ -17,11 +17,6 @@ class RunningMax(Unit):
     and with the column before it, the second knows whether that one was taken, so which of the
     two comparisons counts.
 
-    Parameters
-    ----------
-    lanes
-        Lanes, 1 to 64.
-
     Attributes
     ----------
     latency
@@ -41,11 +36,7 @@ class RunningMax(Unit):
             valid=In(lanes, "A bit for each lane, for which the column counts."),
             i=In(column),
             o_buffer=In(1),
-            o=Out(
-                column,
-                "Maxima of o_buffer, in the same cycle; steady until the next last column of that "
-                "buffer.",
-            ),
+            o=Out(column, "Maxima of o_buffer, in the same cycle; until its next last column."),
         )
 
     def elaborate(self, platform: object) -> Module:

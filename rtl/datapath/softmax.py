@@ -93,17 +93,12 @@ class Softmax(Unit):
         super().__init__(
             mask=In(MaskWrite(places), "Not during an attention."),
             score=In(
-                ScoreColumn(lanes, tokens, places),
-                "With first a new maximum of the buffer begins.",
+                ScoreColumn(lanes, tokens, places), "With first a new maximum of the buffer begins."
             ),
             context=In(Multiplier(), "Of the context, sampled with score.last."),
             p=In(ProbabilityRead(lanes, tokens)),
             row=In(RowScales(lanes)),
-            finished=Out(
-                1,
-                "High for one cycle, the first in which p and row scales of the oldest pass may be"
-                " read.",
-            ),
+            finished=Out(1, "Pulse: p and row scales of the oldest pass may be read from now on."),
             busy=Out(1, "A pass runs, waits, or begins in the next cycles."),
             trace=Out(SoftmaxTrace(lanes, tokens)),
         )

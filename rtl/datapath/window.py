@@ -27,8 +27,7 @@ class Window(Unit):
         super().__init__(
             sides=In(WindowSides(config.tokens)),
             apart=In(
-                range(config.bias_head_words),
-                "Modulo a power of two of at least twice the row tiles of a sequence.",
+                range(config.bias_head_words), "Modulo a power of two, twice the row tiles or more."
             ),
             column=In(range(config.lanes)),
             o=Out(config.lanes, "A bit for each lane."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal
-from amaranth.lib import stream
+from amaranth.lib.stream import Signature as Stream
 
 from rtl.dma.bus import Bus, burst, index_bits, per_beat, region
 from rtl.primitives.members import In, Out, Unit
@@ -27,13 +27,11 @@ class Bursts(Unit):
         self.bus, self.lanes, self.word_bits = bus, lanes, word_bits
         super().__init__(
             i=In(
-                stream.Signature(region(bus, word_bits)),
-                "One is taken when the bursts of the one before have been.",
+                Stream(region(bus, word_bits)), "Taken when the bursts of the one before have been."
             ),
             o=Out(
-                stream.Signature(burst(bus, lanes)),
-                "The first comes two cycles after its region was taken, one every two cycles at "
-                "most.",
+                Stream(burst(bus, lanes)),
+                "The first two cycles after its region; one every two cycles at most.",
             ),
         )
 

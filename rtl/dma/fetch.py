@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, Mux, ResetInserter, Signal, unsigned
-from amaranth.lib import stream
+from amaranth.lib.stream import Signature as Stream
 from amaranth.lib.wiring import connect, flipped
 
 from rtl.dma.bursts import Bursts
@@ -35,19 +35,16 @@ class Fetch(Unit):
             model_words=In(MODEL_WORD_BITS, ...),
             rows_address=In(bus.address_bits, "See `RowAddresses`."),
             row_words=In(self.addresses.word_bits, ...),
-            request=In(stream.Signature(unsigned(32)), "Row numbers."),
+            request=In(Stream(unsigned(32)), "Row numbers."),
             model=Out(
-                stream.Signature(row_word(config.stream_width)),
-                "Words of M and of N bytes: `last` with the stream's last, and with each row's "
-                "last.",
+                Stream(row_word(config.stream_width)),
+                "`last` with the stream's last, and with each row's last.",
             ),
-            rows=Out(stream.Signature(row_word(config.lanes)), ...),
+            rows=Out(Stream(row_word(config.lanes)), ...),
             m_axi=Out(AxiRead(bus)),
             pending=Out(1, "Something that was asked for has not come."),
             error=Out(
-                1,
-                "Pulse in the cycle after a beat with SLVERR or DECERR, before its words are "
-                "offered.",
+                1, "Pulse in the cycle after a beat with SLVERR or DECERR, before its words."
             ),
         )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amaranth.hdl import Array, Cat, Elaboratable, Module, Mux, Signal
-from amaranth.lib import data, stream
+from amaranth.lib import data
+from amaranth.lib.stream import Signature as Stream
 
 from rtl.dma.bus import INCR, NORMAL, AxiRead, Beats, Bus, burst, per_beat
 from rtl.primitives.members import In, Out, Unit
@@ -32,7 +33,7 @@ class Reader(Unit):
         each = dict(zip(CLIENTS, widths, strict=True))
         super().__init__(
             **{
-                name: In(stream.Signature(burst(bus, of)), "One of the two is taken a cycle.")
+                name: In(Stream(burst(bus, of)), "One of the two is taken a cycle.")
                 for name, of in each.items()
             },
             **{f"{name}_beats": Out(Beats(bus, of)) for name, of in each.items()},

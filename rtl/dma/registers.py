@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Elaboratable, Module, Mux, ResetInserter, Signal, unsigned
-from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib import data, fifo, wiring
+from amaranth.lib.stream import Signature as Stream
 
 from rtl.dma.bus import Bus
 from rtl.dma.row_addresses import most_row_words
@@ -37,7 +38,7 @@ class DmaRegisters(Unit):
         super().__init__(
             writes=In(
                 wiring.Signature(dict.fromkeys(writable, Out(1))),
-                "A pulse for each writable register, by its name; what is written.",
+                "A pulse for each writable register; what is written.",
             ),
             data=In(32, ...),
             refused=Out(
@@ -52,8 +53,8 @@ class DmaRegisters(Unit):
             busy=In(1, "An inference is under way: addresses and sizes stay as they are."),
             clear_tokens=In(1, "Empty the FIFO."),
             clear_logits=In(1, ...),
-            tokens=Out(stream.Signature(TOKEN)),
-            logits=In(stream.Signature(unsigned(32))),
+            tokens=Out(Stream(TOKEN)),
+            logits=In(Stream(unsigned(32))),
             model_address=Out(
                 bus.address_bits, "What the registers say, in words where it is a size."
             ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal, unsigned
-from amaranth.lib import stream
+from amaranth.lib.stream import Signature as Stream
 
 from rtl.dma.bus import Bus, region
 from rtl.interface.config import Config, ceil_div
@@ -29,13 +29,12 @@ class RowAddresses(Unit):
         self.word_bits = most_row_words(config).bit_length()
         self.steps = ceil_div(self.word_bits, 2)
         super().__init__(
-            i=In(stream.Signature(unsigned(32)), "Row numbers."),
+            i=In(Stream(unsigned(32)), "Row numbers."),
             base=In(bus.address_bits, "Byte address of row 0."),
             row_words=In(self.word_bits),
             o=Out(
-                stream.Signature(region(bus, self.word_bits)),
-                "The row, `steps` + 1 cycles after its number was taken; the next number is taken "
-                "in the cycle after that in which the region was, or later.",
+                Stream(region(bus, self.word_bits)),
+                "The row, `steps` + 1 cycles after its number was taken; then the next one is.",
             ),
         )
 

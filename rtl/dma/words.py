@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal
-from amaranth.lib import fifo, stream
+from amaranth.lib import fifo
+from amaranth.lib.stream import Signature as Stream
 
 from rtl.dma.bus import Beats, Bus, beat, per_beat
 from rtl.interface.word import row_word
@@ -31,14 +32,9 @@ class Words(Unit):
         super().__init__(
             i=In(Beats(bus, lanes), "Only beats that were reserved."),
             reserve=In(range(bus.burst + 1), "Beats that are asked for in this cycle."),
-            free=Out(
-                range(bus.buffer + 1),
-                "Beats that may be asked for: the buffer, without what was reserved and has not "
-                "left.",
-                init=bus.buffer,
-            ),
+            free=Out(range(bus.buffer + 1), "Beats that may be asked for.", init=bus.buffer),
             o=Out(
-                stream.Signature(row_word(lanes)),
+                Stream(row_word(lanes)),
                 "Words, `last` with a region's last. A word is offered `latency` cycles after its "
                 "last beat came into an empty buffer. A word a cycle, or one every N / W where a "
                 "beat is narrower.",

@@ -45,11 +45,8 @@ class Fields(FragmentTransformer, ValueTransformer, StatementTransformer):
     def _by_field(self, signal: Signal) -> list[Signal]:
         if not isinstance(signal._format, Format.Struct | Format.Array):
             return [signal]
-        pieces = list(_pieces(signal.name, signal._format))
-        if sum(width for _, width, _ in pieces) != len(signal):  # those of a union overlap
-            pieces = [(signal.name, len(signal), "")]
         found, start = [], 0
-        for name, width, what in pieces:
+        for name, width, what in _pieces(signal.name, signal._format):
             if width:
                 made = _renewed(signal, name if signal.name else "", start, width)
                 self._arrays[made] = what
@@ -89,10 +86,13 @@ def array(what: Any) -> str:
 
 
 def _pieces(name: str, what: Any) -> Iterator[tuple[str, int, str]]:
-    """Name and width of each field, low bits first, and its `array`; arrays stay whole."""
+    """Name, width and `array` of each field, low bits first; arrays and unions stay whole."""
     if isinstance(what, Format.Struct):
-        for key, below in what._fields.items():
-            yield from _pieces(f"{name}__{key}", below)
+        fields = [
+            p for key, below in what._fields.items() for p in _pieces(f"{name}__{key}", below)
+        ]
+        overlap = sum(width for _, width, _ in fields) != len(what._value)
+        yield from [(name, len(what._value), "")] if overlap else fields
     elif isinstance(what, Format):
         (value,) = (chunk[0] for chunk in what._chunks if not isinstance(chunk, str))
         yield name, len(value), ""

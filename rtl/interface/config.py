@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import ClassVar
 
 from cli.errors import UserError
 
@@ -80,8 +79,6 @@ class Config:
     bias_heads: int = 0
     gated: bool = False
     rotary_pairs: int = 0
-    windows: ClassVar[bool] = True
-    rms_norm: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.lanes not in LANES:

@@ -65,85 +65,46 @@ def address_bits(config: Config) -> int:
 
 
 class Tag(data.StructLayout):
-    """The fields of a tile that its columns need.
-
-    Members
-    -------
-    epilogue, table, transposed
-        How a column is finished; with `transposed` bias, m and s belong to lanes, not columns.
-    weight_buffer
-        Which half of the parameter double buffer applies.
-    softmax_buffer, score_first, score_last
-        SCORE and CONTEXT: which half of the softmax; first and last tile of a row of scores.
-    release
-        The half's parameters are free after this tile.
-    address, columns
-        Where column 0 goes (the others follow), and behind which column the last one is written.
-    skipped
-        With several ways: words of N columns before the first one that is written.
-    way
-        With several ways: INT8, CONTEXT: where the columns are written.
-    read
-        RESIDUAL: where the word of X16 lies that column 0 is added to.
-    gather, lane
-        RESIDUAL, LOGITS: lane 0 alone is written, into this lane.
-    row
-        SCORE: the row tile of the keys; with several ways the group of row tiles.
-    shift
-        RESIDUAL: rounding shift of X16. With `gated` that of the product.
-    gated
-        INT8, with gates: the result is the product with the word that it replaces.
-    head, apart
-        SCORE with a position bias: the head, and the row tile of the first key less that of the
-        queries; with windows the latter.
-    turned
-        With rotary positions: INT8 of a LINEAR with ROTARY; it drains `TURNED_LATE` columns more.
-        The members that follow are of it alone.
-    place
-        The row tile within its sequence.
-    pair, last_pair
-        First and last pair of the tables that a head takes.
-    begins, repeats
-        The tile begins with the first pair; with that of the tile before it. Without both it goes
-        on behind it.
-    row_tile_done
-        The row tile of X16 is complete with this tile.
-    table_last
-        The operation's last tile: its use of the activation table, or of its width, ends.
-    """
+    """The fields of a tile that its columns need."""
 
     def __init__(self, config: Config) -> None:
-        turns = int(config.rotary_pairs > 0)
+        address, ways = unsigned(address_bits(config)), range(config.ways)
+        turns, pairs = int(config.rotary_pairs > 0), range(config.rotary_pairs)
         super().__init__(
             {
                 "epilogue": Epilogue,
-                "table": unsigned(1),
-                "transposed": unsigned(1),
-                "weight_buffer": unsigned(1),
-                "release": unsigned(1),
-                "softmax_buffer": unsigned(1),
-                "score_first": unsigned(1),
+                "table": unsigned(1),  # INT8: through the activation table
+                "transposed": unsigned(1),  # bias, m and s belong to lanes, not columns
+                "weight_buffer": unsigned(1),  # which half of the parameter double buffer
+                "release": unsigned(1),  # the half's parameters are free after this tile
+                "softmax_buffer": unsigned(1),  # SCORE, CONTEXT: which half of the softmax
+                "score_first": unsigned(1),  # first and last tile of a row of scores
                 "score_last": unsigned(1),
-                "address": unsigned(address_bits(config)),
-                "columns": unsigned(config.tile_columns.bit_length()),
-                "skipped": range(config.ways),
-                "way": range(config.ways),
-                "read": unsigned(address_bits(config)),
-                "gather": unsigned(1),
+                "address": address,  # where column 0 goes; the others follow
+                "columns": unsigned(config.tile_columns.bit_length()),  # up to the last one written
+                # With several ways: words of N columns before the first one that is written; of an
+                # activation bank the way that they are written in.
+                "skipped": ways,
+                "way": ways,
+                "read": address,  # RESIDUAL: the word of X16 that column 0 is added to
+                "gather": unsigned(1),  # RESIDUAL, LOGITS: lane 0 alone is written, into `lane`
                 "lane": range(config.lanes),
-                "row": range(config.row_groups),
-                "head": range(config.bias_heads),
-                "apart": range(config.bias_head_words),
+                "row": range(config.row_groups),  # SCORE: row tile of the keys, or group of them
+                "head": range(config.bias_heads),  # SCORE with a position bias
+                "apart": range(config.bias_head_words),  # SCORE: row tile of keys less of queries
+                # INT8 of a LINEAR with ROTARY: it drains `TURNED_LATE` columns more. Its row tile
+                # within the sequence; first and last pair of the tables that a head takes; the tile
+                # begins with the first pair, with that of the tile before it, or goes on behind.
                 "turned": unsigned(turns),
                 "place": range(turns * config.row_tiles),
-                "pair": range(config.rotary_pairs),
-                "last_pair": range(config.rotary_pairs),
+                "pair": pairs,
+                "last_pair": pairs,
                 "begins": unsigned(turns),
                 "repeats": unsigned(turns),
-                "shift": unsigned(SHIFT_BITS),
-                "gated": unsigned(int(config.gated)),
-                "row_tile_done": unsigned(1),
-                "table_last": unsigned(1),
+                "shift": unsigned(SHIFT_BITS),  # RESIDUAL: of X16; `gated`: of the product
+                "gated": unsigned(int(config.gated)),  # INT8: times the word that it replaces
+                "row_tile_done": unsigned(1),  # the row tile of X16 is complete with this tile
+                "table_last": unsigned(1),  # the operation's last use of the table, or its width
             }
         )
 
@@ -156,51 +117,33 @@ def last_drained(columns: Value, config: Config) -> Value:
 
 
 class Tile(data.StructLayout):
-    """One pass of the array.
-
-    Members
-    -------
-    a, a_address, b, b_address
-        Operand sources and the address of their first words; the others follow. Operand B is the
-        words at this address in all ways.
-    a_way
-        With several ways: that of operand A, where it is in X8 or a bank.
-    length
-        K, the number of operand words.
-    release
-        The weight buffer (and its parameters) is free after this tile.
-    weights, norm, softmax
-        What the first operand waits for: a loaded weight half, a normalised row tile (set for
-        operands in WEIGHT and X8), a finished softmax pass.
-    norm_index, row
-        For `norm`: how many NORMs come before the operation (modulo), and which row tile must have
-        been normalised by the last of them.
-    operation
-        Descriptor's number in the stream (modulo 256), for traces and counters.
-    tag
-        What the columns need.
-    low, joined
-        Where there are wide operands: the first of two passes, which reads low halves and is not
-        drained; the second, which goes on from the sum of the first.
-    """
+    """One pass of the array."""
 
     def __init__(self, config: Config) -> None:
+        address = unsigned(address_bits(config))
         super().__init__(
             {
+                # Sources of the operands and the address of their first words; the others follow.
+                # Operand B is the words at its address in all ways, operand A that of `a_way`.
                 "a": Operand,
-                "a_address": unsigned(address_bits(config)),
+                "a_address": address,
                 "a_way": range(config.ways),
                 "b": Operand,
-                "b_address": unsigned(address_bits(config)),
-                "length": unsigned(config.length_bits),
-                "release": unsigned(1),
+                "b_address": address,
+                "length": unsigned(config.length_bits),  # K, the number of operand words
+                "release": unsigned(1),  # the weight half and its parameters are free after it
+                # What the first operand waits for: a loaded weight half; a normalised row tile, by
+                # how many NORMs come before the operation (modulo) and which must be normalised by
+                # the last of them; a finished softmax pass.
                 "weights": unsigned(1),
                 "norm": unsigned(1),
                 "softmax": unsigned(1),
                 "norm_index": unsigned(NORM_INDEX_BITS),
                 "row": unsigned(config.row_tiles.bit_length()),
-                "operation": unsigned(8),
+                "operation": unsigned(8),  # descriptor's number in the stream (modulo 256)
                 "tag": Tag(config),
+                # Of wide operands: the first of two passes, which reads low halves and is not
+                # drained; the second, which goes on from the sum of the first.
                 "low": unsigned(int(config.precise)),
                 "joined": unsigned(int(config.precise)),
             }

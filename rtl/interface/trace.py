@@ -6,9 +6,8 @@ Unconnected, the traces cost nothing. In Verilog their ports are called trace_me
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
 
-from amaranth.hdl import Module, signed, unsigned
+from amaranth.hdl import signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out
 
@@ -152,9 +151,3 @@ class Trace(wiring.Signature):
                 **Activity().members,
             }
         )
-
-
-def trace(m: Module, whole: Any, part: Any) -> None:
-    """`whole` shows what `part` shows, a bundle with some of its members."""
-    for name in part.signature.members:
-        m.d.comb += getattr(whole, name).eq(getattr(part, name))

@@ -41,6 +41,11 @@ def doc_of(member: Member) -> str | EllipsisType:
     return getattr(member, "doc", "")
 
 
+def copied(to: Any, of: Any, *names: str) -> list[Any]:
+    """The assignments of members of one bundle to those of another: of these names, or of all."""
+    return [getattr(to, name).eq(getattr(of, name)) for name in names or of.signature.members]
+
+
 class Unit(wiring.Component):
     """A component of these members."""
 

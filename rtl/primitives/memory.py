@@ -28,8 +28,7 @@ class WritePort(Bundle):
         super().__init__(
             en=Out(
                 lanes,
-                "data, or that lane of it, is written; addresses given from the next cycle on read"
-                " it.",
+                "data, or that lane of it, is written; addresses from the next cycle on read it.",
             ),
             address=Out(address, "Valid with en."),
             data=Out(word, ...),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, ShapeLike, Signal
-from amaranth.lib import stream
+from amaranth.lib.stream import Signature as Stream
 
 from rtl.primitives.members import In, Out, Unit
 
@@ -30,8 +30,8 @@ class OneDeepQueue(Unit):
     def __init__(self, shape: ShapeLike) -> None:
         self.shape = shape
         super().__init__(
-            i=In(stream.Signature(shape), "Ready while the queue is empty."),
-            o=Out(stream.Signature(shape), "Valid while it is full."),
+            i=In(Stream(shape), "Ready while the queue is empty."),
+            o=Out(Stream(shape), "Valid while it is full."),
         )
 
     def elaborate(self, platform: object) -> Elaboratable:

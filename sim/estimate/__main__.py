@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from cli.command import run_command
 from cli.errors import UserError
@@ -40,8 +41,6 @@ examples:
   python -m sim.estimate --model my-model --lanes 16 --dsp-macs 61 --part XC7A100T
   python -m sim.estimate --lanes 4 --json build/estimate.json
 """
-
-
 AROUND = "stream_bytes", "row_latency", "whole_last_layer"
 TIMES = """
 {cycles:,} cycles for {tokens:,} tokens: {milliseconds:,.2f} ms at {clock:g} MHz, \
@@ -53,13 +52,10 @@ weights are loaded.
 
 
 def _clock(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 10_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no clock: give MHz above 0, up to 10000")
-    return value
+    with suppress(ValueError):
+        if 0 < (value := float(text)) <= 10_000:
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is no clock: give MHz above 0, up to 10000")
 
 
 def _parser() -> Parser:

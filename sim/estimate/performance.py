@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from golden.model import ROTARY_ONE, Layer, Model, Norm, Rotary, Shape, Window
-from golden.random import random_model
+from golden.random import Kind, random_model
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import Config
 from rtl.interface.isa import GATE_SHIFT_MAX
@@ -106,7 +106,7 @@ def plain_model(shape: Shape, *, biased: bool = False) -> Model:
     No channel has a shift of its own: a NORM with such shifts is a plane longer. The embedding
     tables have 8 bits a value.
     """
-    made = random_model(shape, 0, biased=biased)
+    made = random_model(shape, 0, Kind(biased=biased))
 
     def plain(norm: Norm) -> Norm:
         return replace(norm, operand_shifts=None)

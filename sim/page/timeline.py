@@ -22,8 +22,8 @@ ORDER = (Kind.WORK, Kind.OTHER, Kind.WAIT)
 #: How high a column is whose cycles are all of that kind.
 HEIGHTS = np.array([1.0, 1.0, 0.34])
 LABELS, WIDTH, ROW, BAR, BAND = 112, 1000, 30, 22, 26
-LETTER, LINE, LEADER = 6.4, 13, 12
-"""Width of a letter, distance of names that stand upright, height of the lines to their bands."""
+LETTER = 6.4
+"""Width of a letter."""
 LAYERS = 6
 """Layers in a window from which on a band is a layer, not an operation."""
 
@@ -76,21 +76,19 @@ def picture(
     lanes: Sequence[Lane], found: Sequence[Operation], window: Window, title: str, most: int = WIDTH
 ) -> Markup:
     """All lanes over a window as one <svg> of `most` columns, the array's operations above them."""
-    names, top = _operations(found, window)
-    band = top + BAND
-    height = band + ROW * len(lanes) + 26
+    height = BAND + ROW * len(lanes) + 26
     columns = min(most, window.end - window.first)
     edges = np.linspace(window.first, window.end, columns + 1).astype(np.int64)
     x = np.array([window.x(edge) for edge in edges])
-    body, base = names, height - 22
+    body, base = _operations(found, window), height - 22
     for tick in ticks(window.first, window.end, 8):
         if tick == int(tick):
             at = window.x(tick)
-            body.append(f'<path class="tick" d="M{at:.1f} {band - 2}V{base}"/>')
+            body.append(f'<path class="tick" d="M{at:.1f} {BAND - 2}V{base}"/>')
             inside = min(at, LABELS + WIDTH - 24)
             body.append(_text(inside, base + 15, f"{int(tick):,}", kind="soft"))
     for place, one in enumerate(lanes):
-        bottom = band + ROW * place + BAR + 4
+        bottom = BAND + ROW * place + BAR + 4
         body.append(f'<path class="base" d="M{LABELS} {bottom}h{WIDTH}"/>')
         body.append(_text(LABELS - 8, bottom - 6, one.name, "end"))
         part = shares(one.each, [state.kind for state in one.states], edges)
@@ -103,18 +101,6 @@ def picture(
         f'<svg class="timeline" viewBox="0 0 {full} {height}" role="img" '
         f'aria-label="{escape(title)}"><title>{escape(title)}</title>{"".join(body)}</svg>'
     )
-
-
-def apart(centres: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Places as near to the increasing centres as `gap` between any two allows, low to high."""
-    places: list[float] = []
-    for centre in centres:
-        places.append(max(centre, places[-1] + gap if places else low))
-    limit = high
-    for i in reversed(range(len(places))):
-        places[i] = min(places[i], limit)
-        limit = places[i] - gap
-    return places
 
 
 def bands(found: Sequence[Operation], window: Window) -> list[Operation]:
@@ -132,39 +118,19 @@ def bands(found: Sequence[Operation], window: Window) -> list[Operation]:
     ]
 
 
-def _operations(found: Sequence[Operation], window: Window) -> tuple[list[str], int]:
-    """The band of the array's operations with their names, and how high what is above it is.
-
-    A name that finds no room in the band stands upright above it, at a line to its place. Where
-    more of those are than fit beside each other, the shortest operations have none.
-    """
-    inside, upright = [], []
+def _operations(found: Sequence[Operation], window: Window) -> list[str]:
+    """The band of the array's operations, each with its name or what of it finds room."""
+    body = []
     for place, one in enumerate(bands(found, window)):
         left = window.x(max(one.first, window.first))
         right = window.x(min(one.last + 1, window.end))
-        wide, centre = right - left, (left + right) / 2
-        inside.append(
+        wide, short = right - left, one.name.removeprefix("layer.")
+        body.append(
             f'<rect class="band{place % 2}" x="{left:.1f}" y="2" width="{wide:.1f}" height="18">'
             f"<title>{escape(one.name)}: cycles {one.first:,} to {one.last:,}</title></rect>"
         )
-        short = one.name.removeprefix("layer.")
-        names = [n for n in (one.name, short, short.partition(".")[2]) if n]
+        names = [n for n in (one.name, short, short.rpartition(".")[2]) if n]
         fitting = [name for name in names if LETTER * len(name) + 6 < wide]
         if fitting:
-            inside.append(_text(centre, 15, fitting[0], kind="band"))
-        else:
-            upright.append((wide, centre, short))
-    longest = sorted(upright, reverse=True)[: WIDTH // LINE]
-    shown = sorted((centre, name) for _, centre, name in longest)
-    high = max((LETTER * len(name) for _, name in shown), default=0.0)
-    top = round(high + LEADER) if shown else 0
-    places = apart([centre for centre, _ in shown], LINE, LABELS + 4, LABELS + WIDTH)
-    above = []
-    for x, (centre, name) in zip(places, shown):
-        above.append(
-            f'<path class="tick" d="M{x:.1f} {top - LEADER + 2}L{centre:.1f} {top}"/>'
-            f'<text class="soft" transform="translate({x + 3.5:.1f} {top - LEADER}) '
-            f'rotate(-90)">{escape(name)}</text>'
-        )
-    moved = f'<g transform="translate(0 {top})">{"".join(inside)}</g>'
-    return [*above, moved], top
+            body.append(_text((left + right) / 2, 15, fitting[0], kind="band"))
+    return body

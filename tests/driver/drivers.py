@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -45,28 +45,6 @@ MESSAGES = {
     -18: ("the sequence has ", "the batch has "),
     -19: ("the rows are damaged, or ", "the image has stream and rows of two models: "),
 }
-
-
-class Driver(Protocol):
-    """Each method is b2rtl_<its name> and returns its code, before what else it finds."""
-
-    limits: dict[str, int]
-    model: str
-
-    def open(self) -> int: ...
-    def check(self, stream: bytes) -> tuple[int, int]: ...
-    def check_rows(self, stream: bytes, rows: bytes) -> int: ...
-    def use(self, image: bytes, address: int = PLACE) -> int: ...
-    def send(self, words: Sequence[int]) -> int: ...
-    def start(self) -> int: ...
-    def result(self) -> int: ...
-    def wait(self, polls: int = PLENTY) -> int: ...
-    def wait_interrupt(self, sleep: Callable[[], object], sleeps: int = PLENTY) -> int: ...
-    def abort(self, polls: int = PLENTY) -> int: ...
-    def logits(self) -> list[int]: ...
-    def counters(self) -> tuple[int, dict[str, int]]: ...
-    def enable_interrupt(self, enable: int) -> None: ...
-    def acknowledge(self) -> int: ...
 
 
 def _numbers(kind: Any, names: Sequence[str]) -> list[tuple[str, Any]]:
@@ -282,6 +260,9 @@ class PythonDriver:
     def acknowledge(self) -> int:
         return int(self.device.acknowledge())
 
+
+Driver = CDriver | PythonDriver
+"""Each method is b2rtl_<its name> and returns its code, before what else it finds."""
 
 TOKEN = ((0, (1 << 24) - 1), (24, 1), (25, 1))
 """Place and mask of id, type and attend bit in a word of the tokens stream."""

@@ -112,14 +112,6 @@ def test_it_has_every_field_of_the_map(constants: dict[str, int]) -> None:
     assert len(expected) == 20 + 2 + 4 + 2 + 2
 
 
-def test_the_readme_names_the_functions_that_return_no_code() -> None:
-    """All others are of type int; b2rtl_acknowledge and b2rtl_failed_sequence are, too."""
-    types = {name: kind for kind, name in re.findall(r"^(\w.*?)b2rtl_(\w+)\(", HEADER, re.M)}
-    others = {name for name, kind in types.items() if kind != "int "}
-    (said,) = re.findall(r"^- These return no code:(.*?)\n- ", README, re.M | re.S)
-    assert set(re.findall(r"b2rtl_(\w+)", said)) == others | {"acknowledge", "failed_sequence"}
-
-
 def test_a_device_that_is_not_open(c_driver: CDriver, board: MemoryBoard) -> None:
     board.show(ADDRESS["id"], 0)
     assert c_driver.open() == -1

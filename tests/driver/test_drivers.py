@@ -322,22 +322,6 @@ def test_an_image_beyond_32_bits(driver: Driver, board: MemoryBoard, subject: Su
         assert halves == (PLACE + offset, 5)
 
 
-def test_no_damage_in_memory_gives_logits(
-    driver: Driver, board: MemoryBoard, subject: Subject
-) -> None:
-    """A stream that is damaged after `use`: the accelerator itself ends with an error."""
-    load(driver, board, subject)
-    image, words = image_of(subject), words_of(subject.sound(4))
-    for damaged in any_damage(subject.stream, 8, 40):
-        if not damaged.startswith(subject.stream):  # else what follows is never read
-            parts = {image.stream_offset: damaged, image.rows_offset: image.rows}
-            board.hold({PLACE + at: data for at, data in parts.items()})
-            assert driver.send(words) == driver.start() == 0
-            assert driver.wait() > 0
-            assert driver.logits() == []
-    infers(driver, board, subject, subject.sound(4))
-
-
 def test_tokens_that_are_not_sent(driver: Driver, board: MemoryBoard) -> None:
     assert driver.send([]) == NO_TOKENS
     assert driver.send([1] * 513) == NO_ROOM

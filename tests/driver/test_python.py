@@ -19,7 +19,7 @@ from driver.bert2rtl import DeviceError, DmaAccelerator, InferenceError
 from golden.embedding import embed
 from golden.encoder import run as golden
 from golden.identity import identity_of
-from golden.random import random_model
+from golden.random import Kind, random_model
 from quant.quantize.quantizers import table_codes
 from rtl.compile.batches import pack
 from rtl.compile.fit import fitting_model
@@ -83,7 +83,7 @@ def test_the_logits_of_any_stream(columns: int | None, kind: str) -> None:
     """Behind every kind of payload, for words as long as a tile and longer."""
     for name in ("three-heads", "every-token"):
         shape = zoo.shape(name, head_size=4)
-        model = random_model(shape, 5, **zoo.KINDS[kind])
+        model = random_model(shape, 5, Kind(**zoo.KINDS[kind]).fitting(shape))
         stream = compile_model(model, fitting_model(model, 8, 9, columns=columns)).stream()
         assert bert2rtl._labels(stream) == (shape.labels, name == "every-token")
         assert bert2rtl.model_hash(stream) == identity_of(model).hex()

@@ -5,52 +5,32 @@ from golden.embedding import embed
 from golden.model import Embedding
 
 
-@pytest.mark.parametrize(("a_t", "a_p"), [(129, 129), (255, 3), (3, 255), (1, 1)])
+@pytest.mark.parametrize(
+    ("a_t", "a_p", "wide"),
+    [
+        *((129, 129, False), (255, 3, False), (3, 255, False), (1, 1, False)),
+        *((128, 128, True), (255, 1, True), (1, 255, True)),
+    ],
+)
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_extremes_fit(a_t: int, a_p: int, sign: int) -> None:
+def test_extremes_fit(a_t: int, a_p: int, wide: bool, sign: int) -> None:
     code = np.full((1, 3), 127 * sign, np.int8)
-    x = embed(np.array([0]), np.array([0]), Embedding(code, code[None], a_t, a_p))
+    low = {"token_low": code, "position_low": code[None]} if wide else {}
+    x = embed(np.array([0]), np.array([0]), Embedding(code, code[None], a_t, a_p, **low))
     assert x.dtype == np.int16
-    assert x.tolist() == [[127 * sign * (a_t + a_p)] * 3]
+    assert x.tolist() == [[127 * sign * (a_t + a_p + 2 * wide)] * 3]
 
 
-@pytest.mark.parametrize(("a_t", "a_p"), [(128, 128), (255, 1), (1, 255)])
-@pytest.mark.parametrize("sign", [-1, 1])
-def test_extremes_of_sixteen_bits_fit(a_t: int, a_p: int, sign: int) -> None:
-    code = np.full((1, 3), 127 * sign, np.int8)
-    tables = Embedding(code, code[None], a_t, a_p, token_low=code, position_low=code[None])
-    x = embed(np.array([0]), np.array([0]), tables)
-    assert x.dtype == np.int16
-    assert x.tolist() == [[127 * sign * 258] * 3]
-
-
-def test_low_tables_are_added() -> None:
+@pytest.mark.parametrize("wide", [False, True])
+def test_rows_by_id_type_and_offset(wide: bool) -> None:
     rng = np.random.default_rng(2)
     token, token_low = rng.integers(-127, 128, (2, 5, 3), np.int8)
     position, position_low = rng.integers(-127, 128, (2, 2, 6, 3), np.int8)
-    tables = Embedding(token, position, 100, 7, token_low=token_low, position_low=position_low)
+    low = {"token_low": token_low, "position_low": position_low} if wide else {}
+    tables = Embedding(token, position, 100, 7, **low)
     x = embed(np.array([4, 0, 4]), np.array([0, 1, 1]), tables, offset=2)
-    rows = [(4, 0, 2), (0, 1, 3), (4, 1, 4)]
-    expected = [
-        [
-            100 * int(token[i, c])
-            + 7 * int(position[t, p, c])
-            + int(token_low[i, c])
-            + int(position_low[t, p, c])
-            for c in range(3)
-        ]
-        for i, t, p in rows
-    ]
-    assert x.tolist() == expected
-
-
-def test_rows_by_id_type_and_offset() -> None:
-    token = np.arange(10, dtype=np.int8).reshape(5, 2)
-    position = np.arange(24, dtype=np.int8).reshape(2, 6, 2) * 4
-    embedding = Embedding(token, position, 100, 7)
-    x = embed(np.array([4, 0, 4]), np.array([0, 1, 1]), embedding, offset=2)
-    rows = [(4, 0, 2), (0, 1, 3), (4, 1, 4)]
-    expected = [
-        [100 * int(token[i, c]) + 7 * int(position[t, p, c]) for c in (0, 1)] for i, t, p in rows
-    ]
-    assert x.tolist() == expected
+    for row, (i, t, p) in zip(x.tolist(), [(4, 0, 2), (0, 1, 3), (4, 1, 4)], strict=True):
+        expected = 100 * token[i].astype(int) + 7 * position[t, p].astype(int)
+        if wide:
+            expected += token_low[i].astype(int) + position_low[t, p]
+        assert row == expected.tolist()

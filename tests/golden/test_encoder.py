@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from golden.encoder import run, run_batch
-from tb.scenarios import FAMILIES, family
 from tests import zoo
 from tests.golden.reference import ref_run
 from tests.tiers import quick
+from tests.zoo import FAMILIES, family
 
 BERT = zoo.model("bert-tiny", 0, layers=1, head_size=5, ffn=16, labels=3, positions=12)
 

@@ -14,7 +14,7 @@ import pytest
 
 from golden.identity import identity_of
 from golden.model import Shape
-from golden.random import random_model
+from golden.random import Kind, random_model
 from golden.store import load, save
 from tests import zoo
 
@@ -52,7 +52,7 @@ def changed(value: Any, path: tuple[Any, ...], rng: Random) -> Any:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_integer_counts(shape: Shape, seed: int) -> None:
     odd = bool(seed & 1)
-    model = random_model(shape, seed, biased=odd, windowed=seed > 1, rotary=not odd)
+    model = random_model(shape, seed, Kind(biased=odd, windowed=seed > 1, rotary=not odd))
     rng = Random(seed)
     seen, refused = {identity_of(model)}, []
     every = leaves(model)
@@ -91,7 +91,7 @@ def test_nothing_else_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_it_is_a_hash_of_the_files(shape: Shape, kind: str, tmp_path: Path) -> None:
     """As its docstring says, from what is on disk: images of today meet programs of tomorrow."""
-    model = random_model(shape, 0, **zoo.GOLDEN_KINDS[kind])
+    model = random_model(shape, 0, Kind(**zoo.GOLDEN_KINDS[kind]).fitting(shape))
     save(model, tmp_path, {})
     values = json.loads((tmp_path / "quantized.json").read_text())["model"]
     with np.load(tmp_path / "quantized.npz") as arrays:

@@ -12,7 +12,6 @@ import golden
 from golden import store
 from golden.encoder import run
 from golden.random import random_model
-from golden.requantize import saturate
 from tests import zoo
 
 FOLDER = Path(golden.__file__).parent
@@ -54,15 +53,3 @@ def test_a_run_has_no_float(norm: str, pooling: str, tmp_path: Path) -> None:
     assert not found
     assert len(trace) > 30
     assert {name for name, value in trace.items() if value.dtype.kind not in "iu"} == set()
-
-
-def test_the_watch_finds_a_float(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same watch on a function of golden that is given a float."""
-    found: set[str] = set()
-    before = sys.gettrace()
-    sys.settrace(watch_floats(found))
-    try:
-        saturate(np.array([0.5]), 8)
-    finally:
-        sys.settrace(before)
-    assert found == {"saturate: x", "saturate: return value"}

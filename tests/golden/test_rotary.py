@@ -5,7 +5,7 @@ import pytest
 
 from golden.encoder import run
 from golden.model import ROTARY_ONE, Rotary
-from golden.random import random_model
+from golden.random import Kind, random_model
 from golden.rotary import rotate
 from tests import zoo
 
@@ -54,7 +54,7 @@ def test_the_ends_of_all_operands_stay_below_31_bits() -> None:
 def test_random_models_turn_and_saturate() -> None:
     """By both tables; they have most codes, and few are the ends."""
     shape = zoo.shape("bert-tiny", layers=6, head_size=6)
-    model = random_model(shape, 3, rotary=True)
+    model = random_model(shape, 3, Kind(rotary=True))
     assert {layer.rotary for layer in model.layers} == {None, 0, 1}
     trace: dict[str, np.ndarray] = {}
     run(model, [t % shape.vocabulary for t in range(shape.tokens)], trace=trace)

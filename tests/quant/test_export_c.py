@@ -12,7 +12,7 @@ import pytest
 
 from golden import encoder, fast, reciprocal, requantize, rsqrt, softmax, store
 from golden.model import Linear, Model, Shape
-from golden.random import random_model
+from golden.random import Kind, random_model
 from quant.calibrate import encode
 from quant.export import __main__ as c
 from quant.foreign.checkpoint import Checkpoint
@@ -169,7 +169,7 @@ def random_structure(seed: int) -> Model:
     options = {"precise": seed % 12 >= 6, "biased": seed % 3 > 0, "windowed": seed % 4 > 1}
     own = set(MECHANISMS.get(seed, ()))
     options |= dict.fromkeys(own - {"shared", "bare"}, True) | {"first_norm": "bare" not in own}
-    model = random_model(shape, seed, size, **options)
+    model = random_model(shape, seed, Kind(size, **options).fitting(shape))
     if model.head_norm is not None:
         return model
     return replace(model, head=tuple(with_head(model, seed % 4)))

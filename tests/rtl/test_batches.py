@@ -9,7 +9,8 @@ from rtl.compile.batches import check_lengths, pack
 from rtl.compile.first_fit import first_fit
 from rtl.compile.program import Program, compile_model
 from rtl.interface.config import Config, ceil_div
-from tb.scenarios import SMALL, SMALL_LIMITS
+from tb.scenarios import SMALL_LIMITS
+from tests.zoo import SMALL
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,13 @@ import random
 from typing import Any
 
 import pytest
+from amaranth.hdl import Fragment
 
+from rtl.accelerator import Accelerator
 from rtl.interface.config import LANES, WAYS, Config
+from rtl.interface.mechanisms import MECHANISMS
 from rtl.interface.options import add_config_options, config_of, options_of
+from tests.tiers import quick
 
 
 @pytest.mark.parametrize(
@@ -79,6 +83,37 @@ def test_sizes_of_ways(lanes: int, ways: int, tokens: int, hidden: int, ffn: int
     if even:
         assert config.ways * config.bank_words == square.bank_words
         assert config.ways * config.x8_words == square.x8_words
+
+
+LEAST = {"tokens": 1, "hidden": 1, "ffn": 1, "labels": 1}
+MOST = {"tokens": 8192, "hidden": 1024, "ffn": 4096, "labels": 4096}
+
+
+@pytest.mark.parametrize(
+    "limits",
+    quick(
+        [
+            {**MOST, **{one.name: one.most or True for one in MECHANISMS}},
+            {**LEAST, **{one.name: 1 if one.most else True for one in MECHANISMS}},
+            *({"tokens": 8192, one.name: one.most or True} for one in MECHANISMS),
+            {**MOST, "columns": 32, **{one.name: one.most or True for one in MECHANISMS}},
+            {**LEAST, "columns": 32},
+            {**LEAST, "lanes": 64},
+        ],
+        2,
+    ),
+    ids=str,
+)
+def test_what_is_accepted_can_be_built(limits: dict[str, Any]) -> None:
+    """The ends of the limits, where units and memories are the largest and the smallest."""
+    Fragment.get(Accelerator(Config(**{"lanes": 4, **limits})), None)
+
+
+def test_words_of_earlier_options_change_nothing() -> None:
+    parser = argparse.ArgumentParser()
+    add_config_options(parser)
+    assert config_of(parser.parse_args(["--windows", "--rms-norm"])) == Config()
+    assert "--windows" not in parser.format_help()
 
 
 @pytest.mark.parametrize("seed", range(20))

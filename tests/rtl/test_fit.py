@@ -7,7 +7,7 @@ import pytest
 
 from golden import store
 from golden.model import Shape, Window
-from golden.random import random_model
+from golden.random import Kind, random_model
 from rtl.compile import __main__ as compile_command
 from rtl.compile.fit import FitError, longest_sequence, sized
 from rtl.compile.program import compile_model
@@ -62,7 +62,7 @@ def test_several_models_get_one_accelerator() -> None:
 )  # fmt: skip
 def test_a_mechanism_is_what_the_models_need(name: str, kind: str, needed: int, small: str) -> None:
     """The most of several models; more where that is asked for, and an error where it is less."""
-    plain, one = random_model(SMALL, 1), random_model(SMALL, 0, **{kind: True})
+    plain, one = random_model(SMALL, 1), random_model(SMALL, 1, Kind(**{kind: True}))
     assert not getattr(sized([plain], {"lanes": 4}), name)
     assert getattr(sized([plain, one], {"lanes": 4, name: type(needed)(0)}), name) == needed
     more = needed if needed is True else 2 * needed
@@ -112,7 +112,7 @@ def test_all_that_is_too_small_is_one_error_with_what_works() -> None:
         sized([model], {"lanes": 4, "hidden": 39, "ffn": 4})
     assert str(error.value) == (
         "--hidden 39, --ffn 4 too small for the model: give `--hidden 40 --ffn 24`, or leave them "
-        "away for what the model needs"
+        "out"
     )
     sized([model], {"lanes": 4, "hidden": 40, "ffn": 24})
     with pytest.raises(ValueError, match=r"--tokens is 21: the model takes 1\.\.20"):

@@ -219,7 +219,7 @@ def test_a_stream_in_an_image_keeps_the_rules(
     path, one = tmp_path / "model.img", made()
     program = compile_model(random_model(SHAPE, seed=3), Config(lanes=4))
     for name, message in (
-        ("channels", "descriptor 1, NORM at byte 32: channels is 0: it must lie in 1..128"),
+        ("shift", "descriptor 1, NORM at byte 32: shift is 0: it must lie in 1..31"),
         ("", "descriptor 1, EMBED at byte 32: EMBED comes after its NORM"),
     ):
         pieces = Edit(program)
@@ -237,13 +237,14 @@ def test_a_stream_in_an_image_keeps_the_rules(
     [
         ("--dump -o a", "--out has no meaning beside --dump"),
         ("--dump --image a", "--image has no meaning beside --dump"),
-        ("--dump a --lanes 8", "--lanes has no meaning beside --dump"),
-        ("--check a --lanes 8", "--lanes has no meaning beside --check"),
-        ("--check a --gated", "--gated has no meaning beside --check"),
-        ("--check a --dump", "--dump has no meaning beside --check"),
+        ("--dump --json a", "--json has no meaning beside --dump"),
+        ("--dump README.md --lanes 8", "--lanes has no meaning beside --dump"),
+        ("--check README.md --lanes 8", "--lanes has no meaning beside --check"),
+        ("--check README.md --gated", "--gated has no meaning beside --check"),
+        ("--check README.md --dump", "--dump has no meaning beside --check"),
     ],
 )
 def test_options_that_would_be_left_unread_are_refused(
     words: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert refusal(main, words.split(), capsys) == f"error: {message}: leave out one of the two\n"
+    assert refusal(main, words.split(), capsys) == f"error: {message}: leave out one of them\n"

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from golden.model import Linear, Shape
-from golden.random import random_model
+from golden.random import Kind, random_model
 from rtl.compile.fit import FitError, fitting, longest_sequence
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import LANES, Config
 from rtl.interface.isa import Flag, Opcode
-from tb.scenarios import SMALL, family
+from tests.zoo import SMALL, family
 
 SHAPE = Shape(
     layers=2,
@@ -55,22 +55,6 @@ def test_does_not_fit(shape: dict[str, Any], limits: dict[str, int], message: st
     model = family("bert-tiny", dataclasses.replace(SHAPE, **shape))
     with pytest.raises(FitError, match="^" + re.escape(message) + "$"):
         compile_model(model, changed(**limits))
-
-
-def test_wide_operands_need_precise_hardware() -> None:
-    model = family("bert-tiny", SHAPE, precise=True)
-    with pytest.raises(
-        FitError, match=r"^the model's operands have 16 bits, the configuration's 8: "
-    ):
-        compile_model(model, CONFIG)
-    program = compile_model(model, dataclasses.replace(CONFIG, precise=True))
-    assert any(Flag.WIDE in step.flags for step in program.steps)
-    plain = family("bert-tiny", SHAPE)
-    streams = [
-        compile_model(plain, dataclasses.replace(CONFIG, precise=precise)).stream()
-        for precise in (False, True)
-    ]
-    assert streams[0] == streams[1]
 
 
 @pytest.mark.parametrize(
@@ -249,7 +233,7 @@ def test_a_table_is_sent_when_it_changes() -> None:
 def test_a_gate_without_a_table_gets_that_of_the_codes() -> None:
     """A product is as wide as the latest table, which may be that of another layer."""
     config = dataclasses.replace(CONFIG, precise=True, gated=True)
-    model = random_model(SHAPE, 4, precise=True, gated=True)
+    model = random_model(SHAPE, 4, Kind(precise=True, gated=True))
     wide, other = model.layers[0], model.layers[1]
     assert wide.ffn.gate is not None
     assert wide.ffn.gate.table_low is not None

@@ -21,6 +21,8 @@ from rtl.datapath.rotary import Rotary
 from rtl.datapath.row_scale import RowScale
 from rtl.datapath.schedule import CODE, GATE_READ
 from rtl.datapath.softmax import Softmax
+from rtl.datapath.window import Window
+from rtl.interface.config import Config
 from rtl.interface.word import activation_word
 from tests.damage import replaced
 from tests.rtl.formal import PARTS_AS_PORTS, STATE_AS_PORTS, cut, proved
@@ -182,6 +184,17 @@ module formula (input signed [15:0] value, cos, sin, input signed [31:0] by_cos,
   end
 endmodule
 """
+WINDOW = """
+module formula (input [3:0] before, input [3:0] after, input [2:0] apart, input [1:0] column);
+  wire [3:0] o;
+  unit u (.clk(1'b0), .rst(1'b0), .sides_before(before), .sides_after(after),
+          .apart(apart), .column(column), .o(o));
+  wire signed [7:0] least = -$signed({4'b0, before}), most = after;
+  wire signed [7:0] k = 4 * $signed({{5{apart[2]}}, apart}) + $signed({6'b0, column});
+  genvar j;
+  for (j = 0; j < 4; j = j + 1) always @* assert(o[j] == (k - j >= least && k - j <= most));
+endmodule
+"""
 PRODUCTS = """
 module formula (input signed [8:0] a);
   generate genvar b;
@@ -320,6 +333,11 @@ def test_rotary(tmp_path: Path) -> None:
 def test_position_bias(tmp_path: Path) -> None:
     unit = PositionBias(2, 1, 1)
     assert proved(unit, POSITION_BIAS, tmp_path, before=STATE_AS_PORTS)
+
+
+def test_window(tmp_path: Path) -> None:
+    """Every window at every distance: who sees a key."""
+    assert proved(Window(Config(lanes=4, tokens=11)), WINDOW, tmp_path)
 
 
 @pytest.mark.slow

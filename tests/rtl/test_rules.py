@@ -19,8 +19,9 @@ from rtl.interface.command import Descriptor, read
 from rtl.interface.config import Config
 from rtl.interface.isa import FIELDS, Flag, Opcode
 from rtl.interface.operation import Error
-from tb.scenarios import SMALL, SMALL_LIMITS, family, kinds_of
+from tb.scenarios import SMALL_LIMITS, kinds_of
 from tests.tiers import quick
+from tests.zoo import SMALL, family
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 EVERY = replace(CONFIG, precise=True, bias_heads=3, gated=True, rotary_pairs=7)

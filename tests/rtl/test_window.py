@@ -1,55 +1,13 @@
 # amaranth: UnusedElaboratable=no
-"""Window against golden.window, in Amaranth's simulator."""
-
-import itertools
+"""The sides of a window as a descriptor has them."""
 
 import pytest
 
-from golden.model import Window as Sides
-from golden.window import in_window
 from rtl.control.sequencer import Sequencer
-from rtl.datapath.window import Window
 from rtl.interface.config import Config
 from rtl.interface.isa import Flag, Opcode, flags_byte
 from rtl.interface.operation import fields
-from tb.ports import Ports
 from tests.rtl.amaranth_ports import AmaranthPorts, simulate
-
-CONFIGS = [Config(lanes=4, tokens=11), Config(lanes=8, tokens=16), Config(lanes=4, tokens=4)]
-
-
-async def check(ports: Ports, config: Config) -> None:
-    """Every window at every pair of row tiles and each column, a column a cycle.
-
-    The longest sequence's tokens are as good as no limit; queries behind it are not looked at.
-    """
-    n, tokens = config.lanes, config.tokens
-    sides = [*range(tokens), None]
-    due: list[tuple[list[bool], str]] = []
-    for before, after in itertools.product(sides, repeat=2):
-        window = None if before is after is None else Sides(before, after)
-        expected = in_window(window, tokens)
-        ports.set("sides_before", tokens if before is None else before)
-        ports.set("sides_after", tokens if after is None else after)
-        places = itertools.product(range(config.row_tiles), range(config.row_tiles), range(n))
-        places = [p for p in places if p[1] * n + p[2] < tokens]
-        for queries, keys, column in [*places, *places[-1:] * Window.latency]:
-            ports.set("apart", (keys - queries) % config.bias_head_words)
-            ports.set("column", column)
-            await ports.tick()
-            lanes = range(min(n, tokens - queries * n))
-            wanted = [bool(expected[queries * n + j, keys * n + column]) for j in lanes]
-            due.append((wanted, f"{before}, {after}: {queries}, {keys}, {column}"))
-            if len(due) >= Window.latency:
-                bits, place = due.pop(0)
-                found = ports.get("o")
-                assert [bool(found >> j & 1) for j in range(len(bits))] == bits, place
-        due.clear()
-
-
-@pytest.mark.parametrize("config", CONFIGS, ids=str)
-def test_every_window_at_every_distance(config: Config) -> None:
-    simulate(Window(config), lambda ports: check(ports, config))
 
 
 @pytest.mark.parametrize("sides", [(0, 15), (4094, 4095), (4095, 4094)])

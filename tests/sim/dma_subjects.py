@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from rtl.compile.image import image_bytes
@@ -47,13 +48,9 @@ def tagger(lanes: int, **options: Any) -> Subject:
     return Subject("every-token", made, labels=2, address=-(-end // 64) * 64)
 
 
-def hold(board: MemoryBoard, lanes: int, **options: Any) -> None:
-    """Fill its memory with their images."""
+def board_of(lanes: int, bus: Bus, program: Path | None = None, **options: Any) -> MemoryBoard:
+    """Its memory holds their images; a library may take the place of the sound one."""
+    board = MemoryBoard(program or library(design_of(limits(lanes, **options), bus)), bus)
     held = *subjects(lanes, **options), tagger(lanes, **options)
     board.hold({one.address: image_bytes(one.image) for one in held})
-
-
-def board_of(lanes: int, bus: Bus, **options: Any) -> MemoryBoard:
-    board = MemoryBoard(library(design_of(limits(lanes, **options), bus)), bus)
-    hold(board, lanes, **options)
     return board

@@ -166,17 +166,25 @@ def test_operands_of_a_half_go_inside(left: Any, right: Any, c: str, gone: int) 
     assert absorbed(one_half(left, right, c=c))[1] == gone
 
 
-def test_a_lut_that_is_read_elsewhere_stays() -> None:
-    for reader in ("an output", "another LUT", "the carry"):
+def test_a_lut_that_cannot_go_inside_stays() -> None:
+    """It is read elsewhere, has too many nets, or its half injects."""
+    for reason in ("an output", "another LUT", "the carry", "too many nets"):
         before = one_half(None, AND)
-        if reader == "an output":
+        if reason == "an output":
             before["ports"]["o"]["bits"].append(24)
-        elif reader == "another LUT":
+        elif reason == "another LUT":
             before["cells"]["other"] = lut(OR, 40, 24, 2)
             before["ports"]["o"]["bits"].append(40)
-        else:
+        elif reason == "the carry":
             before["cells"]["chain"]["connections"]["CIN"] = [24]
-        assert absorbed(before)[1] == 0, reader
+        else:
+            before["cells"]["right"] = lut(0x8000, 24, 3, 4, 5, 6)
+        assert absorbed(before)[1] == 0, reason
+    before = one_half(None, AND)
+    before["cells"]["chain"]["parameters"]["INJECT1_0"] = "YES"
+    after = copy.deepcopy(before)
+    assert absorb(after) == 0
+    assert after == before
 
 
 def test_a_lut_goes_into_all_halves_that_it_feeds_or_none() -> None:
@@ -189,20 +197,6 @@ def test_a_lut_goes_into_all_halves_that_it_feeds_or_none() -> None:
     after, gone = absorbed(before)
     assert gone == 1
     assert "wide" in after["cells"]  # six nets would be too many
-
-
-def test_a_lut_of_too_many_nets_stays() -> None:
-    before = one_half(None, AND)
-    before["cells"]["right"] = lut(0x8000, 24, 3, 4, 5, 6)
-    assert absorbed(before)[1] == 0
-
-
-def test_a_half_that_injects_stays() -> None:
-    before = one_half(None, AND)
-    before["cells"]["chain"]["parameters"]["INJECT1_0"] = "YES"
-    after = copy.deepcopy(before)
-    assert absorb(after) == 0
-    assert after == before
 
 
 def random_module(seed: int) -> Module_:

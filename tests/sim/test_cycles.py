@@ -8,8 +8,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from cli.command import Exit
-
 import numpy as np
 import pytest
 
@@ -27,6 +25,7 @@ from sim.cycles.norm import Taken, normalise
 from sim.machine.inference import Loaded
 from tb.layernorm import random_operation, schedule
 from tests import zoo
+from tests.ending import refusal
 from tests.quant import tiny
 from tests.sim.played import played, right
 
@@ -119,19 +118,12 @@ def test_bert_tiny_keeps_the_array_busy() -> None:
     assert ideal / layers >= 0.98
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    save(zoo.model("odd"), tmp_path / "odd", {})
-    return tmp_path / "odd"
-
-
 def test_a_directory_of_the_other_kind_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cycles.main(["--model", str(folder)]) == Exit.REFUSED
-    assert f"is a quantized model, not a checkpoint: give --quantized {folder}" in (
-        capsys.readouterr().err
-    )
+    save(zoo.model("odd"), tmp_path, {})
+    said = refusal(cycles.main, ["--model", tmp_path], capsys)
+    assert f"is a quantized model, not a checkpoint: give --quantized {tmp_path}" in said
 
 
 @pytest.mark.parametrize("tokens", ["1", "13"])

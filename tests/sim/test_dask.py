@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,18 @@ from sim import regress
 from tests.cli.test_workers import scheduler, serving
 from verify.fuzz import __main__ as fuzz
 
-FUZZ = ["--cases", "450", "--lanes", "4", "--seed", "5"]
-REGRESS = ["--reviews", "20", "--tokens", "12", "--lanes", "4", "--trace-sample", "3"]
-EVALUATE = ["--samples", "150", "--tokens", "24"]
+#: By command: its work, how processes here share it, what is in the report, counts of workers.
+COMMANDS: dict[str, tuple[Callable[[list[str]], int], str, list[str], bytes, tuple[int, ...]]] = {
+    "fuzz": (
+        fuzz.main, "--cases 450 --lanes 4 --seed 5", ["--jobs 1", "--jobs 3"],
+        b'"cases": 450', (1, 3),
+    ),
+    "regress": (
+        regress.main, "--reviews 20 --tokens 12 --lanes 4 --trace-sample 3 --stalls 4",
+        ["--jobs 2"], b'"texts": 20', (1, 2, 3),
+    ),
+    "evaluate": (evaluate.main, "--samples 150 --tokens 24", [""], b'"texts": 150', (1, 3)),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -25,48 +34,22 @@ def address() -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_fuzzing(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Processes here and workers there, 1 and 3 of them; there are three shares of cases."""
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_report_is_the_same(name: str, address: str, tmp_path: Path) -> None:
+    """Processes here, and workers there; of fuzzing there are three shares of cases."""
+    main, work, here, said, counts = COMMANDS[name]
+    given = [*work.split(), *(["--quantized", str(ensure())] if name == "evaluate" else [])]
     reports = []
 
     def play(*arguments: str) -> None:
-        out = tmp_path / "fuzz.json"
-        assert fuzz.main([*FUZZ, *arguments, "--json", str(out)]) == 0
+        out = tmp_path / "report.json"
+        assert main([*given, *arguments, "--json", str(out)]) == 0
         reports.append(out.read_bytes())
 
-    for jobs in (1, 3):
-        play("--jobs", str(jobs))
-    for count in (1, 3):
+    for jobs in here:
+        play(*jobs.split())
+    for count in counts:
         with serving(address, count):
             play("--dask", address)
-    assert b'"cases": 450' in reports[0]
-    assert reports == [reports[0]] * 4
-    assert "450 cases in " in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_regression(address: str, tmp_path: Path) -> None:
-    reports = []
-    for count in (0, 1, 2, 3):
-        out = tmp_path / f"{count}.json"
-        there = ["--dask", address] if count else ["--jobs", "2"]
-        with serving(address, count):
-            arguments = [*REGRESS, "--stalls", "4", *there, "--json", str(out)]
-            assert regress.main(arguments) == 0
-        reports.append(out.read_bytes())
-    assert b'"texts": 20' in reports[0]
-    assert reports == [reports[0]] * 4
-
-
-@pytest.mark.slow
-def test_evaluation(address: str, tmp_path: Path) -> None:
-    quantized, reports = str(ensure()), []
-    for count in (0, 1, 3):
-        out = tmp_path / f"{count}.json"
-        there = ["--dask", address] if count else []
-        with serving(address, count):
-            arguments = [*EVALUATE, "--quantized", quantized, *there, "--json", str(out)]
-            assert evaluate.main(arguments) == 0
-        reports.append(out.read_bytes())
-    assert b'"texts": 150' in reports[0]
-    assert reports == [reports[0]] * 3
+    assert said in reports[0]
+    assert reports == [reports[0]] * (len(here) + len(counts))

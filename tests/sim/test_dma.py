@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -29,7 +30,7 @@ from sim.machine.board import ABORT, MemoryBoard, design_of
 from sim.machine.machine import library
 from tb.packing import token_words
 from tests.damage import replaced
-from tests.sim.dma_subjects import BUS, Subject, board_of, hold, limits, subjects, tagger
+from tests.sim.dma_subjects import BUS, Subject, board_of, limits, subjects, tagger
 from tests.sim.played import NOT_OPTIMISED
 from tests.tiers import quick
 
@@ -101,16 +102,6 @@ def test_a_batch(number: int, lengths: tuple[int, ...], board: MemoryBoard) -> N
     assert board.infer(words) == (Error.NONE, wanted.tolist())
     memory = {"latency": 20, "address": subject.address}
     counted(board, subject.program, ids, types, lengths=lengths, **memory)
-
-
-def test_logits_of_every_token_fill_the_fifo_and_no_more(board: MemoryBoard) -> None:
-    """As many tokens as there is room for, and one sequence more than that: LIMIT."""
-    subject = tagger(4)
-    assert (subject.program.row_tiles, subject.config.row_tiles) == (2, 3)
-    right(board, subject, 8)
-    words = token_words(np.ones(9, int), None, None, [8, 1]).tolist()
-    assert board.infer(words) == (Error.LIMIT, [])
-    right(board, subject, 8)
 
 
 @pytest.mark.slow
@@ -192,14 +183,12 @@ def bad_beats(board: MemoryBoard, found: Sequence[Subject], beats: Sequence[int]
     return played
 
 
-def test_a_bad_beat(board: MemoryBoard) -> None:
+@pytest.mark.parametrize(
+    ("beats", "least"), quick([([*range(12), *range(12, 400, 17)], 20), (range(10_000), 150)])
+)
+def test_a_bad_beat(beats: Sequence[int], least: int, board: MemoryBoard) -> None:
     """Of stream and of rows; it ends the inference, and the next is right."""
-    assert bad_beats(board, subjects(4), [*range(12), *range(12, 400, 17)]) > 20
-
-
-@pytest.mark.slow
-def test_a_bad_beat_at_any_place(board: MemoryBoard) -> None:
-    assert bad_beats(board, subjects(4), range(10_000)) > 150
+    assert bad_beats(board, subjects(4), beats) > least
 
 
 def aborts(board: MemoryBoard, found: Sequence[Subject], cycles: Sequence[int]) -> int:
@@ -222,29 +211,11 @@ def aborts(board: MemoryBoard, found: Sequence[Subject], cycles: Sequence[int]) 
     return early
 
 
-def test_aborts(board: MemoryBoard) -> None:
-    assert aborts(board, subjects(4), [*range(16), *range(16, 2500, 97)]) > 20
-
-
-@pytest.mark.slow
-def test_an_abort_in_any_cycle(board: MemoryBoard) -> None:
-    assert aborts(board, subjects(4), range(3000)) > 1000
-
-
-def test_resets(board: MemoryBoard) -> None:
-    """The memory is reset with it; all registers are as after power-up."""
-    draw = random.Random(3)
-    for number in range(12):
-        subject = subjects(4)[number % 2]
-        board.pace(1 + 7 * number, number)
-        board.point(subject.image, subject.address)
-        board.send(subject.words(5))
-        board.start()
-        board.step(draw.randrange(1500))
-        board.reset(draw.choice((1, 3)))
-        assert board.read("model_bytes") == 0
-        assert board.read("token_room") == 512
-        right(board, subject, 1 + number)
+@pytest.mark.parametrize(
+    ("cycles", "least"), quick([([*range(16), *range(16, 2500, 97)], 20), (range(3000), 1000)])
+)
+def test_aborts(cycles: Sequence[int], least: int, board: MemoryBoard) -> None:
+    assert aborts(board, subjects(4), cycles) > least
 
 
 @pytest.mark.parametrize(
@@ -271,26 +242,6 @@ def test_what_cannot_be_an_address_or_a_size(register: str, value: int, board: M
     board.send(subject.words(4))  # those of the failed inference
     assert board.write(register, good)
     right(board, subject, 5, point=False)
-
-
-def test_a_size_that_is_not_the_stream_s(board: MemoryBoard) -> None:
-    """The errors of a stream that is cut or goes on, and of rows of another width."""
-    subject = subjects(4)[0]
-    size = len(subject.image.stream)
-    for register, value, code in (
-        ("model_bytes", size - 4, Error.TRUNCATED),
-        ("model_bytes", 32, Error.TRUNCATED),
-        ("model_bytes", size + 4, Error.OVERRUN),
-        ("row_bytes", subject.image.row_bytes + 4, Error.ROW),
-        ("row_bytes", subject.image.row_bytes - 4, Error.ROW),
-        ("model_address", subject.address + 4, Error.FORMAT),
-    ):
-        board.point(subject.image, subject.address)
-        board.write(register, value)
-        found, logits = board.infer(subject.words(5))
-        # At another place there is no descriptor: that its CRC is wrong is said as well.
-        assert (found, logits) in [(code, []), (Error.CRC, [])][: 1 + (code == Error.FORMAT)]
-        right(board, subject, 5)
 
 
 def test_tokens_before_and_after_the_start(board: MemoryBoard) -> None:
@@ -426,110 +377,66 @@ def test_every_register_is_what_the_map_says(board: MemoryBoard) -> None:
     assert {name: board.read(name) for name in KEPT} == kept
 
 
-CHECKS: dict[str, Callable[[MemoryBoard], object]] = {
-    "cycles": test_logits_and_cycles,
-    "rests": test_memories_that_rest,
-    "a bad beat": test_a_bad_beat,
-    "aborts": test_aborts,
-    "an odd size": lambda board: test_what_cannot_be_an_address_or_a_size("row_bytes", 7, board),
-    "tokens": test_tokens_before_and_after_the_start,
-    "packets": lambda board: test_each_start_takes_one_packet(2, board),
-    "packets that never come": test_packets_that_never_come,
-    "fifos": test_the_fifos,
-    "map": test_every_register_is_what_the_map_says,
-}
-#: Part of rtl/, what it says, what the fault says, and the check that sees it.
-FAULTS = {
-    "an end does not wait": (
-        "accelerator_dma", "inner.pending.eq(fetch.pending)", "inner.pending.eq(0)", "aborts",
-    ),
-    "no word ends the stream": (
-        "accelerator_dma", "control.reset, control.drain_model,", "control.reset, 0,", "tokens",
-    ),
-    "a bad beat is ignored": (
-        "accelerator_dma", "m.Elif(fetch.error)", "m.Elif(fetch.error & 0)", "a bad beat",
-    ),
-    "a bad address is no error": (
-        "accelerator_dma", "m.If(control.begin & behind.wrong)",
-        "m.If(control.begin & behind.wrong & 0)", "an odd size",
-    ),
-    "a packet is not counted": (
-        "accelerator_dma", "owed + control.drain_tokens - dropped", "owed - dropped", "packets",
-    ),
-    "a packet is dropped for good": (
-        "accelerator_dma", "owed + control.drain_tokens - dropped", "owed + control.drain_tokens",
-        "packets",
-    ),
-    "an abort forgets no packet": (
-        "accelerator_dma", "m.If(registers.abort)", "m.If(registers.abort & 0)",
-        "packets that never come",
-    ),
-    "more packets than are counted": (
-        "accelerator_dma", "inner.full.eq(owed == MOST_OWED)", "inner.full.eq(0)",
-        "packets that never come",
-    ),
-    "tokens stay after an abort": (
-        "accelerator_dma", "clear_tokens.eq(registers.abort)", "clear_tokens.eq(0)", "fifos",
-    ),
-    "logits stay after a start": (
-        "accelerator_dma", "clear_logits.eq(registers.start)", "clear_logits.eq(0)", "fifos",
-    ),
-    "addresses change while busy": (
-        "registers", "self.writes, name) & ~self.busy", "self.writes, name)", "map",
-    ),
-    "DECERR is none": ("reader", "axi.rresp[1]", "(axi.rresp == 2)", "a bad beat"),
-    "a burst crosses a page": (
-        "bursts", "bus.burst - (now.beat & (bus.burst - 1))", "bus.burst - 0 * now.beat", "cycles",
-    ),
-    "a burst too many": ("bursts", "final.eq(after - 1)", "final.eq(after)", "cycles"),
-    "the first word of a beat": (
-        "words", "Mux(fresh, held.first, following)", "Mux(fresh, 0, following)", "cycles",
-    ),
-    "an address changes while it waits": (
-        "reader", "with m.If(axi.arready):", "with m.If(1):", "rests",
-    ),
-    "the last beat of a region": ("reader", "axi.rlast & head.end", "head.end", "cycles"),
-    "the address of a row": ("row_addresses", "once << 2", "once << 1", "cycles"),
-    "a stop that words outlive": (
-        "fetch", "ResetInserter(self.stop)(model_words)", "model_words", "aborts",
+#: The check that sees a fault, the part of rtl/, what it says and what the fault says.
+FAULTS: dict[str, tuple[Callable[[MemoryBoard], object], str, str, str]] = {
+    "the address of a row": (
+        test_logits_and_cycles, "row_addresses", "once << 2", "once << 1",
     ),
     "bursts for which there is no room": (
-        "fetch", "words.free >= bursts.o.payload.length", "words.free > 0", "rests",
+        test_memories_that_rest, "fetch", "words.free >= bursts.o.payload.length", "words.free > 0",
+    ),
+    "a bad beat is ignored": (
+        partial(test_a_bad_beat, range(40), 0),
+        "accelerator_dma", "m.Elif(fetch.error)", "m.Elif(fetch.error & 0)",
+    ),
+    "an end does not wait": (
+        partial(test_aborts, [*range(16), *range(16, 2500, 97)], 20),
+        "accelerator_dma", "inner.pending.eq(fetch.pending)", "inner.pending.eq(0)",
+    ),
+    "a bad address is no error": (
+        partial(test_what_cannot_be_an_address_or_a_size, "row_bytes", 7),
+        "accelerator_dma", "m.If(control.begin & behind.wrong)",
+        "m.If(control.begin & behind.wrong & 0)",
+    ),
+    "no word ends the stream": (
+        test_tokens_before_and_after_the_start,
+        "accelerator_dma", "control.reset, control.drain_model,", "control.reset, 0,",
+    ),
+    "a packet is dropped for good": (
+        partial(test_each_start_takes_one_packet, 2), "accelerator_dma",
+        "owed + control.drain_tokens - dropped", "owed + control.drain_tokens",
+    ),
+    "an abort forgets no packet": (
+        test_packets_that_never_come,
+        "accelerator_dma", "m.If(registers.abort)", "m.If(registers.abort & 0)",
+    ),
+    "logits stay after a start": (
+        test_the_fifos, "accelerator_dma", "clear_logits.eq(registers.start)", "clear_logits.eq(0)",
+    ),
+    "addresses change while busy": (
+        test_every_register_is_what_the_map_says,
+        "rtl/dma/registers", "self.writes, name) & ~self.busy", "self.writes, name)",
     ),
 }  # fmt: skip
-
-
-def failing(board: MemoryBoard) -> set[str]:
-    """The checks that fail."""
-    found = set()
-    for name, check in CHECKS.items():
-        board.pace(5)
-        board.bad_beat(NEVER)
-        board.reset(2)
-        try:
-            check(board)
-            assert board.complaint() == ""
-        except (AssertionError, TimeoutError):
-            found.add(name)
-    return found
-
-
-@pytest.mark.slow
-def test_the_sound_design_fails_none(shared: MemoryBoard) -> None:
-    assert failing(shared) == set()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sim.machine.board.MOST", 100_000)
-    part, old, new, check = FAULTS[fault]
-    with replaced(part, (old, new)):
+    check, part, *piece = FAULTS[fault]
+    with replaced(part, tuple(piece)):
         made = import_module("rtl.accelerator_dma")
         design = described(made.AcceleratorDma(limits(4), BUS), made.NAME, limits(4))
     variant = f"-fault-{list(FAULTS).index(fault)}"
-    program = library(design, variant, NOT_OPTIMISED)
-    board = MemoryBoard(program, BUS)
-    hold(board, 4)
-    assert check in failing(board)
+    board = board_of(4, BUS, library(design, variant, NOT_OPTIMISED))
+    board.pace(5)
+    board.reset(2)
+
+    def checked() -> None:
+        check(board)
+        assert board.complaint() == ""
+
+    with pytest.raises((AssertionError, TimeoutError)):
+        checked()
     board.close()

@@ -7,7 +7,6 @@ folded.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,12 +21,8 @@ def cell(kind: str, parameters: dict[str, str], out: str, **pins: Any) -> dict[s
     """A cell whose pins with a name that begins with `out` are outputs."""
     directions = {pin: "output" if pin.startswith(out) else "input" for pin in pins}
     connections = {pin: [bit] for pin, bit in pins.items()}
-    return {
-        "type": kind,
-        "parameters": dict(parameters),
-        "port_directions": directions,
-        "connections": connections,
-    }
+    facts = {"parameters": dict(parameters), "port_directions": directions}
+    return {"type": kind, **facts, "connections": connections}
 
 
 def flip_flop(d: Any, q: int, **changes: Any) -> dict[str, Any]:
@@ -126,24 +121,30 @@ def test_a_register_of_two_multipliers_is_copied_into_both() -> None:
     assert "REG_OUTPUT_CLK" not in second["parameters"]
 
 
-@pytest.mark.parametrize("reader", ["another cell", "an output", "a multiplier that takes none"])
+READERS = {
+    "an output": None,
+    "another cell": flip_flop(21, 91),
+    "a multiplier that takes none": cell("MULT18X18D", {}, "P", A0=21, B0=70, P0=91),
+}
+
+
+def read_elsewhere(module: dict[str, Any], net: int, reader: dict[str, Any] | None) -> None:
+    """By another cell, whose output is 91, or by an output of the module."""
+    if reader is not None:
+        module["cells"]["other"] = copy.deepcopy(reader)
+    module["ports"]["o"]["bits"].append(net if reader is None else 91)
+
+
+@pytest.mark.parametrize("reader", READERS)
 def test_an_operand_that_is_read_elsewhere_is_copied_and_stays(reader: str) -> None:
     module = design()
-    if reader == "an output":
-        module["ports"]["o"]["bits"].append(21)
-    elif reader == "another cell":
-        module["cells"]["other"] = flip_flop(21, 91)
-        module["ports"]["o"]["bits"].append(91)
-    else:
-        module["cells"]["other"] = cell("MULT18X18D", {}, "P", A0=21, B0=70, P0=91)
-        module["ports"]["o"]["bits"].append(91)
+    read_elsewhere(module, 21, READERS[reader])
     before = copy.deepcopy(module)
     assert fold(module).dsp_inputs == 1
     assert pins(module, "mult")["A1"] == 11
     assert module["cells"]["in1"] == before["cells"]["in1"]
     assert not {"in0", "in2"} & set(module["cells"])
-    if reader != "an output":
-        assert module["cells"]["other"] == before["cells"]["other"]
+    assert module["cells"].get("other") == READERS[reader]
 
 
 @pytest.mark.parametrize("readers", [2, 3])
@@ -177,74 +178,60 @@ def test_a_chain_of_registers_keeps_its_length() -> None:
     assert pins(module, "mult")["P0"] == 40
 
 
-def enabled(register: dict[str, Any]) -> None:
-    register["parameters"]["CEMUX"] = "CE"
-    register["connections"]["CE"] = [ENABLE]
-    register["port_directions"]["CE"] = "input"
+#: How a flip-flop is not plain: its parameters and pins, and the reason.
+NOT_PLAIN: list[tuple[dict[str, str], dict[str, int], str]] = [
+    ({"CEMUX": "CE"}, {"CE": ENABLE}, "clock enable"),
+    ({}, {"LSR": ENABLE}, "reset"),
+    ({"REGSET": "SET"}, {}, "one at power-up"),
+    ({"CLKMUX": "INV"}, {}, "falling edge"),
+    ({}, {"CLK": OTHER_CLOCK}, "several clocks"),
+]
 
 
-def cleared(register: dict[str, Any]) -> None:
-    register["connections"]["LSR"] = [ENABLE]
-
-
-def set_at_power_up(register: dict[str, Any]) -> None:
-    register["parameters"]["REGSET"] = "SET"
-
-
-def falling(register: dict[str, Any]) -> None:
-    register["parameters"]["CLKMUX"] = "INV"
-
-
-def on_another_clock(register: dict[str, Any]) -> None:
-    register["connections"]["CLK"] = [OTHER_CLOCK]
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (enabled, "clock enable"),
-        (cleared, "reset"),
-        (set_at_power_up, "one at power-up"),
-        (falling, "falling edge"),
-        (on_another_clock, "several clocks"),
-    ],
-)
+@pytest.mark.parametrize(("parameters", "changes", "reason"), NOT_PLAIN)
 @pytest.mark.parametrize(
     ("name", "where"),
     [("product1", "DSP output"), ("in1", "DSP inputs"), ("word1", "block RAM output")],
 )
 def test_one_flip_flop_that_is_not_plain_keeps_the_register_outside(
-    change: Callable[[dict[str, Any]], None], reason: str, name: str, where: str
+    parameters: dict[str, str], changes: dict[str, int], reason: str, name: str, where: str
 ) -> None:
     module = design()
-    change(module["cells"][name])
+    plain = pins(module, name)
+    module["cells"][name] = changed = flip_flop(plain["DI"], plain["Q"], **changes)
+    changed["parameters"] |= parameters
     before = copy.deepcopy(module)
     folded = fold(module)
     assert folded.outside[f"{where}: {reason}"] == 1
-    kept = {"DSP output": "product", "DSP inputs": "in", "block RAM output": "word"}[where]
+    kept = name.rstrip("1")
     for cell_name, was in before["cells"].items():
         if cell_name.startswith(kept):
             assert module["cells"][cell_name] == was
 
 
-@pytest.mark.parametrize("reader", ["another cell", "an output"])
 @pytest.mark.parametrize(
-    ("net", "reason"),
+    ("kind", "reason"),
     [
-        (31, "DSP output: no register alone behind it"),
-        (51, "block RAM output: no register alone behind it"),
+        ("in", "DSP inputs: another clock than the product's"),
+        ("word", "block RAM output: another clock than the port's"),
     ],
 )
+def test_a_register_on_another_clock_stays(kind: str, reason: str) -> None:
+    module = design()
+    for name, register in module["cells"].items():
+        if name.startswith(kind):
+            register["connections"]["CLK"] = [OTHER_CLOCK]
+    assert fold(module).outside[reason] == 1
+
+
+@pytest.mark.parametrize("by_output", [False, True])
+@pytest.mark.parametrize(("net", "where"), [(31, "DSP output"), (51, "block RAM output")])
 def test_a_net_that_is_read_elsewhere_keeps_the_register_outside(
-    net: int, reason: str, reader: str
+    net: int, where: str, by_output: bool
 ) -> None:
     module = design()
-    if reader == "an output":
-        module["ports"]["o"]["bits"].append(net)
-    else:
-        module["cells"]["other"] = flip_flop(net, 91)
-        module["ports"]["o"]["bits"].append(91)
-    assert fold(module).outside[reason] == 1
+    read_elsewhere(module, net, None if by_output else flip_flop(net, 91))
+    assert fold(module).outside[f"{where}: no register alone behind it"] == 1
 
 
 def test_operands_out_of_no_register_stay() -> None:
@@ -274,17 +261,3 @@ def test_operands_move_only_from_register_to_register(driver: dict[str, Any], fo
     found = fold(module)
     assert found.dsp_inputs == folded
     assert found.outside.get("DSP inputs: logic before the register", 0) == 1 - folded
-
-
-def test_clocks_that_differ_inside_a_multiplier_stay_apart() -> None:
-    module = design()
-    for i in range(3):
-        on_another_clock(module["cells"][f"in{i}"])
-    assert fold(module).outside["DSP inputs: another clock than the product's"] == 1
-
-
-def test_a_register_on_another_clock_than_the_block_ram_stays() -> None:
-    module = design()
-    for i in range(2):
-        on_another_clock(module["cells"][f"word{i}"])
-    assert fold(module).outside["block RAM output: another clock than the port's"] == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,16 +16,13 @@ from sim.design import generated
 from sim.gates import __main__ as command
 from sim.gates import netlist as gates
 from sim.simulators import SimulatorError
-from sim.synth import fold
 from sim.synth.tools import SynthesisError
-from tests.ending import refusal
-from tests.tiers import quick
 
 CONFIG = Config(lanes=4)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unit", quick(["reciprocal", "activation", "requantize", "rsqrt"]))
+@pytest.mark.parametrize("unit", ["reciprocal", "activation", "requantize", "rsqrt"])
 def test_small_units_on_icarus(unit: str) -> None:
     assert command.main([unit, "--lanes", "4", "--simulator", "icarus"]) == 0
 
@@ -35,57 +33,36 @@ def test_every_unit_on_verilator(unit: str) -> None:
     assert command.main([unit, "--lanes", "4"]) == 0
 
 
-LUT = re.compile(r"(\.INIT\(16'h)([0-9a-f]{4})\)")
-ROM = re.compile(r"(\.INITVAL_05\(320'h)([0-9a-f]{80})\)")
+def complement(table: re.Match[str]) -> str:
+    """With the complement of its hexadecimal digits."""
+    digits = table[2]
+    return f"{table[1]}{(1 << 4 * len(digits)) - 1 - int(digits, 16):0{len(digits)}x})"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("cell", "place"), quick([(LUT, 0.2), (ROM, 0.0), (LUT, 0.8)]))
-def test_a_broken_netlist_fails(cell: re.Pattern[str], place: float) -> None:
-    """The truth table of one LUT, or a row of the table, is its complement."""
-    sound = gates.netlist(generated("reciprocal", CONFIG))
-    found = list(cell.finditer(sound.verilog))
-    one = found[int(place * len(found))]
-    digits = one[2]
-    other = f"{(1 << 4 * len(digits)) - 1 - int(digits, 16):0{len(digits)}x}"
-    text = f"{sound.verilog[: one.start(2)]}{other}{sound.verilog[one.end(2) :]}"
-    assert len(text) == len(sound.verilog)
-    broken = dataclasses.replace(sound, verilog=text)
-    with pytest.raises(BenchError, match="values differ"):
-        run_bench(broken, "icarus", variant="broken-gates")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("unit", "register"),
-    [
-        ("reciprocal", 'REGMODE_[AB]\\("OUTREG"\\)'),
-        pytest.param("requantize", 'REG_OUTPUT_CLK\\("CLK0"\\)', marks=pytest.mark.slow),
-        pytest.param("requantize", 'REG_INPUT[AB]_CLK\\("CLK0"\\)', marks=pytest.mark.slow),
-    ],
-)
-def test_a_folded_register_that_is_lost_fails(unit: str, register: str) -> None:
-    """In one block RAM, or in one multiplier, as if the pass had not switched it on."""
-    sound = gates.netlist(generated(unit, CONFIG))
-    count = 1 if "OUTPUT" in register else 2
-    text, lost = re.subn(register, _switched_off, sound.verilog, count=count)
-    assert lost == count
-    with pytest.raises(BenchError, match="values differ"):
-        run_bench(dataclasses.replace(sound, verilog=text), "icarus", variant="broken-gates")
-
-
-def _switched_off(register: re.Match[str]) -> str:
+def switched_off(register: re.Match[str]) -> str:
     return register[0].replace("OUTREG", "NOREG").replace("CLK0", "NONE")
 
 
 @pytest.mark.slow
-def test_a_fault_in_the_fold_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It takes registers away and switches none on."""
-    monkeypatch.setattr(gates, "FOLDER", tmp_path)
-    monkeypatch.setattr(fold, "_clocked", lambda *arguments: None)
-    broken = gates.netlist(generated("reciprocal", CONFIG))
+@pytest.mark.parametrize(
+    ("unit", "cell", "count", "broken"),
+    [
+        ("reciprocal", r"(\.INIT\(16'h)([0-9a-f]{4})\)", 1, complement),  # of one LUT
+        ("reciprocal", r"(\.INITVAL_05\(320'h)([0-9a-f]{80})\)", 1, complement),  # of a table's row
+        ("reciprocal", r'REGMODE_[AB]\("OUTREG"\)', 2, switched_off),  # in one block RAM
+        ("requantize", r'REG_OUTPUT_CLK\("CLK0"\)', 1, switched_off),  # in one multiplier
+        ("requantize", r'REG_INPUT[AB]_CLK\("CLK0"\)', 2, switched_off),
+    ],
+)
+def test_a_broken_netlist_fails(
+    unit: str, cell: str, count: int, broken: Callable[[re.Match[str]], str]
+) -> None:
+    """The complement of a table, or a register that is folded and not switched on."""
+    sound = gates.netlist(generated(unit, CONFIG))
+    text, changed = re.subn(cell, broken, sound.verilog, count=count)
+    assert changed == count
     with pytest.raises(BenchError, match="values differ"):
-        run_bench(broken, "icarus", variant="broken-gates")
+        run_bench(dataclasses.replace(sound, verilog=text), "icarus", variant="broken-gates")
 
 
 @pytest.mark.parametrize(
@@ -131,8 +108,3 @@ def test_without_yosys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gates, "find_spec", lambda name: None)
     with pytest.raises(SynthesisError, match="run `make setup-synth` first"):
         gates.cell_models()
-
-
-def test_an_unknown_unit(capsys: pytest.CaptureFixture[str]) -> None:
-    said = refusal(command.main, ["softmx"], capsys)
-    assert said.startswith("error: no unit is called 'softmx': choose one of requantize,")

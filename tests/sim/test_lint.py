@@ -85,53 +85,32 @@ TOOLS = {
 }
 
 
-def cases() -> list[object]:
-    """Two units are quick, the others slow, the large one up to 32 lanes."""
-    return [
-        pytest.param(name, lanes, marks=[pytest.mark.slow] * (lanes > 4 or name not in SOON))
-        for name in UNITS
-        for lanes in LANES
-        if lanes <= 32 or name != LARGE
-    ]
+#: Of each unit; `make test` looks at two of them, at 4 lanes.
+CASES = [
+    pytest.param(name, {"lanes": lanes}, marks=[pytest.mark.slow] * (lanes > 4 or name not in SOON))
+    for name in UNITS
+    for lanes in LANES
+    if lanes <= 32 or name != LARGE
+]
+#: All together, and each.
+CHOICES: list[dict[str, Any]] = [
+    {"precise": True, "gated": True, "bias_heads": 12, "rotary_pairs": 32},
+    *({name: True} for name in ("precise", "gated")),
+    *({"bias_heads": 12}, {"bias_heads": 1}, {"rotary_pairs": 32}),
+]
 
 
-@pytest.mark.parametrize(("name", "lanes"), cases())
-def test_no_tool_has_anything_to_say(name: str, lanes: int, tmp_path: Path) -> None:
-    generate(name, Config(lanes=lanes), tmp_path)
-    files = modules(tmp_path, name)
-    tools = [tool for tool in TOOLS if name != LARGE or tool != "yosys"]
-    assert {tool: TOOLS[tool](files, name) for tool in tools} == dict.fromkeys(tools, "")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "choice",
-    quick(
-        [
-            {
-                **dict.fromkeys(("precise", "gated"), True),
-                "bias_heads": 12,
-                "rotary_pairs": 32,
-            },
-            *({name: True} for name in ("precise", "gated")),
-            *({"bias_heads": 12}, {"bias_heads": 1}, {"rotary_pairs": 32}),
-        ],
-        0,
-    ),
+    ("name", "options"),
+    [*CASES, *quick([(LARGE, {"lanes": 4} | one) for one in CHOICES], 0)],
     ids=str,
 )
-def test_no_tool_has_anything_to_say_of_a_choice(choice: dict[str, Any], tmp_path: Path) -> None:
-    generate("accelerator", Config(lanes=4, **choice), tmp_path)
-    tools = [tool for tool in TOOLS if tool != "yosys"]
-    files = modules(tmp_path, "accelerator")
-    said = {tool: TOOLS[tool](files, "accelerator") for tool in tools}
-    assert said == dict.fromkeys(tools, "")
-
-
-@pytest.mark.slow
-def test_yosys_has_nothing_to_say_of_the_accelerator(tmp_path: Path) -> None:
-    generate("accelerator", Config(lanes=4), tmp_path)
-    assert yosys_says(modules(tmp_path, "accelerator"), "accelerator") == ""
+def test_no_tool_has_anything_to_say(name: str, options: dict[str, Any], tmp_path: Path) -> None:
+    generate(name, Config(**options), tmp_path)
+    files = modules(tmp_path, name)
+    large = name == LARGE and options != {"lanes": 4}  # too large for Yosys
+    tools = [tool for tool in TOOLS if not (large and tool == "yosys")]
+    assert {tool: TOOLS[tool](files, name) for tool in tools} == dict.fromkeys(tools, "")
 
 
 def test_the_waivers_are_few_and_stand_at_the_top(tmp_path: Path) -> None:

@@ -208,8 +208,7 @@ def test_a_text_is_only_text(one: Run) -> None:
 def test_words_of_a_vocabulary_are_only_text(one: Run) -> None:
     words = ("</script>", "<b>", '"x"', "&amp;", "\u05d0", "{{ 1 }}", "\ud800", "#", "'")
     tokens = replace(one.text.tokens, words=words[: len(one.text.tokens.words)])
-    text = replace(one.text, tokens=tokens)
-    page = Page(run_page(text, one.played, one.report))
+    page = Page(run_page(replace(one.text, tokens=tokens), one.played, one.report))
     tags, before = ([tag for tag, _ in p.elements] for p in (page, Page(one.html)))
     assert {tag: tags.count(tag) for tag in tags} == {tag: before.count(tag) for tag in before}
     assert "</script>" in "".join(page.text)

@@ -19,14 +19,6 @@ def test_work_of_bert_tiny() -> None:
     assert work(program, 128) == layers + head
 
 
-def test_last_layer_counts_one_query() -> None:
-    model = random_model(TINY, 1)
-    program = compile_model(model, Config(lanes=16))
-    layer = 128 * (4 * 128**2 + 2 * 128 * 128 + 2 * 128 * 512)
-    last = 2 * 128 * 128**2 + (2 * 128**2 + 2 * 128 * 128 + 2 * 128 * 512)
-    assert work(program, 128) == layer + last + 128 * 128 + 128 * 2
-
-
 def test_phases_carry_what_was_seen() -> None:
     program = compile_model(random_model(TINY, 1), Config(lanes=16))
     seen = [{"number": 3, "first": 100, "last": 299, "active": 128}]

@@ -184,30 +184,15 @@ def test_the_whole_last_layer_and_a_buffer() -> None:
 
 def test_texts_a_second(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The shipped model on five sentences: their lengths, and a row a batch and rate."""
-    options = [
-        "texts",
-        "--data",
-        "rotten-tomatoes",
-        "--texts",
-        "5",
-        "--lanes",
-        "8",
-        "--tokens",
-        "30",
-    ]
-    lists = ["--batch", "64,128", "--stream-bytes", "1,8"]
+    options = ["texts", "--data", "rotten-tomatoes", "--texts", "5", "--tokens", "30"]
+    lists = ["--lanes", "8", "--batch", "64,128", "--stream-bytes", "1,8"]
     classifier = QuantizedModel.load(ensure(), None)
     rows = found(tmp_path / "out.json", *options, *lists)
     texts = rotten_tomatoes("test")[:5]
     lengths = [len(classifier.tokens(text.text, max_tokens=30).ids) for text in texts]
-    assert [(row["memory"], row["stream_bytes"]) for row in rows] == [
-        (64, 1),
-        (128, 1),
-        (64, 8),
-        (128, 8),
-    ]
-    assert {row["tokens"] for row in rows} == {sum(lengths)}
-    assert {row["texts"] for row in rows} == {5}
+    made = [(row["memory"], row["stream_bytes"]) for row in rows]
+    assert made == [(64, 1), (128, 1), (64, 8), (128, 8)]
+    assert {(row["tokens"], row["texts"]) for row in rows} == {(sum(lengths), 5)}
     told = batches.measure(classifier.model, lengths, 8, 64, stream_bytes=8)
     assert rows[2]["batched"] == told["batched"]
     line = capsys.readouterr().out.splitlines()[4].split()
@@ -230,9 +215,8 @@ def test_texts_a_second_need_no_calibration(
 
 @pytest.mark.slow
 def test_bert_base(tmp_path: Path) -> None:
-    whole = found(
-        tmp_path / "out.json", "--shape", "12,768,3072", "--lanes", "64", "--whole-last-layer"
-    )
+    options = "--shape 12,768,3072 --lanes 64 --whole-last-layer"
+    whole = found(tmp_path / "out.json", *options.split())
     products = 12 * 128 * (4 * 768 * 768 + 2 * 768 * 3072 + 2 * 128 * 768)
     assert whole["layers"]["ideal_cycles"] == products / 4096
     assert products / 4096 < whole["total_cycles"] < products / 4096 / 0.97
@@ -254,7 +238,6 @@ def test_bert_base(tmp_path: Path) -> None:
         ("texts --shape 2,16,32", "unrecognized arguments: --shape 2,16,32"),
         ("texts --texts 0", "0 is out of range"),
         ("text --lanes 4", "unrecognized arguments: text"),
-        ("texts --data nowhere.csv", "nowhere.csv"),
         ("--tokens 513", "--tokens is 513: the model takes 1..512"),
     ],
 )

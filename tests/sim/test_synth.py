@@ -19,7 +19,6 @@ from sim.estimate.performance import example
 from sim.phases import work
 from sim.synth import __main__ as command
 from sim.synth import ecp5, place, tools
-from tests.ending import refusal
 from tests.sim.conftest import Accumulator
 
 LARGEST = PARTS[place.PART]
@@ -121,57 +120,39 @@ def timing(seed, fmax):
     return place.Timing(fmax_mhz=fmax, path=["a", "b"], logic_ns=1.0, routing_ns=2.0, seed=seed)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("by_seed", "median", "worst"),
+    ("by_seed", "unended", "median", "worst"),
     [
-        ({1: 90.0}, 90.0, 90.0),
-        ({1: 90.0, 2: 80.0}, 80.0, 80.0),
-        ({3: 99.0, 4: 70.0, 5: 85.5}, 85.5, 70.0),
-        ({1: 4.0, 2: 1.0, 3: 3.0, 4: 2.0}, 2.0, 1.0),
+        ({1: 90.0}, 0, 90.0, 90.0),
+        ({1: 90.0, 2: 80.0}, 0, 80.0, 80.0),
+        ({3: 99.0, 4: 70.0, 5: 85.5}, 0, 85.5, 70.0),
+        ({1: 4.0, 2: 1.0, 3: 3.0, 4: 2.0}, 0, 2.0, 1.0),
+        # What has not ended counts as the slowest.
+        ({1: 90.0}, 1, None, None),
+        ({1: 90.0, 2: 80.0}, 1, 80.0, None),
+        ({1: 107.8, 2: 110.7, 3: 104.4, 4: 111.9}, 1, 107.8, None),
+        ({1: 107.8, 2: 110.7, 3: 104.4}, 2, 104.4, None),
+        ({}, 3, None, None),
     ],
 )
-def test_the_median_of_the_placements_counts(unrouted, by_seed, median, worst):
+def test_the_median_of_the_placements_counts(unrouted, by_seed, unended, median, worst):
     timings = [timing(seed, fmax) for seed, fmax in by_seed.items()]
-    cost = dataclasses.replace(unrouted, timings=timings)
-    assert (cost.median.fmax_mhz, cost.worst.fmax_mhz) == (median, worst)
+    others = [*range(len(by_seed) + 1, len(by_seed) + unended + 1)]
+    cost = dataclasses.replace(unrouted, timings=timings, unended=others)
+    assert [one and one.fmax_mhz for one in (cost.median, cost.worst)] == [median, worst]
     told = command.describe(cost, LARGEST)
-    seeds = "1 seed" if len(by_seed) == 1 else f"{len(by_seed)} seeds"
-    assert f"median {median:.1f} MHz, worst {worst:.1f} MHz, {seeds}" in told
+    shown = ["not ended" if mhz is None else f"{mhz:.1f} MHz" for mhz in (median, worst)]
+    count = len(by_seed) + unended
+    seeds = "1 seed" if count == 1 else f"{count} seeds"
+    assert f"median {shown[0]}, worst {shown[1]}, {seeds}" in told
     rows = [line.split() for line in told.splitlines() if line.endswith("a -> b")]
     assert [(row[0], row[1]) for row in rows] == [(str(s), f"{f:.1f}") for s, f in by_seed.items()]
+    left = [line.split()[0] for line in told.splitlines() if "not ended" in line]
+    assert left == [*map(str, others), *["Fmax,"] * (unended > 0)]
     assert command.figures(cost, None)["fmax_mhz"] == {
         "median": median,
         "worst": worst,
         "by_seed": {str(seed): fmax for seed, fmax in by_seed.items()},
-    }
-
-
-@pytest.mark.parametrize(
-    ("fmax", "unended", "median"),
-    [
-        ([90.0], 1, None),
-        ([90.0, 80.0], 1, 80.0),
-        ([107.8, 110.7, 104.4, 111.9], 1, 107.8),
-        ([107.8, 110.7, 104.4], 2, 104.4),
-        ([], 3, None),
-    ],
-)
-def test_what_has_not_ended_counts_as_the_slowest(unrouted, fmax, unended, median):
-    timings = [timing(seed, value) for seed, value in enumerate(fmax, 1)]
-    seeds = [*range(len(fmax) + 1, len(fmax) + unended + 1)]
-    cost = dataclasses.replace(unrouted, timings=timings, unended=seeds)
-    assert (cost.median and cost.median.fmax_mhz, cost.worst) == (median, None)
-    told = command.describe(cost, LARGEST)
-    shown = "not ended" if median is None else f"{median:.1f} MHz"
-    assert f"median {shown}, worst not ended, {len(fmax) + unended} seeds" in told
-    assert [line.split()[0] for line in told.splitlines() if "not ended" in line][:-1] == [
-        str(seed) for seed in seeds
-    ]
-    assert command.figures(cost, None)["fmax_mhz"] == {
-        "median": median,
-        "worst": None,
-        "by_seed": {str(t.seed): t.fmax_mhz for t in timings},
     }
 
 
@@ -186,12 +167,14 @@ def test_a_placement_that_takes_too_long_is_stopped(accumulator, capsys):
 
 
 @pytest.mark.slow
-def test_three_placements_are_placed_and_read_back(accumulator, monkeypatch):
-    cost = ecp5.synthesise(accumulator(), seeds=(1, 2, 3))
-    assert [timing.seed for timing in cost.timings] == [1, 2, 3]
-    assert len({timing.fmax_mhz for timing in cost.timings}) > 1
+def test_what_was_synthesised_is_read_back(accumulator, monkeypatch):
+    options = ({"route": False}, {"seeds": (1, 2, 3)})
+    unplaced, placed = made = [ecp5.synthesise(accumulator(), **one) for one in options]
+    assert (unplaced.timings, unplaced.median, unplaced.worst) == ([], None, None)
+    assert [timing.seed for timing in placed.timings] == [1, 2, 3]
+    assert len({timing.fmax_mhz for timing in placed.timings}) > 1
     monkeypatch.setattr(tools, "run_tool", None)
-    assert ecp5.synthesise(accumulator(), seeds=(1, 2, 3)) == cost
+    assert [ecp5.synthesise(accumulator(), **one) for one in options] == made
 
 
 @pytest.mark.slow
@@ -252,14 +235,6 @@ def test_throughput_of_the_whole_accelerator():
     assert speed["gops"] == pytest.approx(operations / (cycles / 100e6) / 1e9)
     assert speed["gops_a_dsp"] == pytest.approx(speed["gops"] / 51)
     assert f"({cycles:,} cycles, 2 layers" in command.describe_throughput(speed)
-
-
-@pytest.mark.slow
-def test_the_second_time_the_figures_are_read_back(accumulator, monkeypatch):
-    first = ecp5.synthesise(accumulator(), route=False)
-    monkeypatch.setattr(tools, "run_tool", None)
-    assert ecp5.synthesise(accumulator(), route=False) == first
-    assert (first.timings, first.median, first.worst) == ([], None, None)
 
 
 def test_trace_ports_stay_open_in_the_wrapper(accumulator):
@@ -331,8 +306,3 @@ def test_the_slowest_register_to_register_path_is_read():
 def test_a_design_without_registers_is_refused():
     with pytest.raises(tools.SynthesisError, match="no path from register to register"):
         place.read_timing({"fmax": {}, "critical_paths": []}, seed=1)
-
-
-def test_an_unknown_unit_is_refused(capsys):
-    told = refusal(command.main, ["nonsense"], capsys)
-    assert told.startswith("error: no unit is called 'nonsense': choose one of")

@@ -201,19 +201,6 @@ async def interrupts(dut: Any) -> None:
     assert dut.interrupt.value == 0
 
 
-@cocotb.test()
-async def resets(dut: Any) -> None:
-    """A reset in the middle, whatever is under way; the next inference is right each time."""
-    host = await client(dut)
-    draw = random.Random(1)
-    for number in range(4):
-        await host.start()
-        await host.offer(number % 2, 1 + 2 * number)
-        await ClockCycles(dut.clk, draw.choice((3, 40, 150, 400, 900)))
-        await host.reset(draw.choice((1, 3)))
-        await host.infer(number % 2, 1 + draw.randrange(8), start_first=bool(number & 1))
-
-
 BUS_C = """
 uint32_t (*on_read)(uintptr_t);
 void (*on_write)(uintptr_t, uint32_t);

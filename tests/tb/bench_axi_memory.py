@@ -26,7 +26,7 @@ CONTROL, STATUS, PENDING = 0x1C, 0x20, 0x44
 MODEL_ADDRESS, MODEL_BYTES, ROWS_ADDRESS, ROW_BYTES = 0x80, 0x88, 0x8C, 0x94
 TOKEN, TOKEN_LAST, LOGIT, LOGITS_WAITING = 0x98, 0x9C, 0xA4, 0xA8
 START, ABORT, DONE = 1, 2, 2
-ABORTED, BUS, ADDRESS = 9, 12, 13
+ABORTED, BUS = 9, 12
 
 PLACES = 0x1004, 0x8FF8
 """Of the images: aligned to words alone."""
@@ -211,17 +211,3 @@ async def resets(dut: Any) -> None:
         await ClockCycles(dut.clk, cycles)
         await one.reset()
     await one.infer(1, 3)
-
-
-@cocotb.test()
-async def addresses(dut: Any) -> None:
-    """What is no multiple of a word is refused, and nothing is read."""
-    one = await host(dut)
-    for register, value in ((MODEL_ADDRESS, 0x1006), (ROW_BYTES, 0)):
-        await one.point(0)
-        assert await one.write(register, value) == AxiResp.OKAY
-        await one.send(0, 2)
-        await one.start()
-        assert await one.ended() == ADDRESS
-        assert one.ram.beats == 0
-    await one.infer(1, 2)

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from rtl.interface.config import Config
 from sim import verilator
 from sim.design import generated
 from sim.record import recorded
-from tb.generate.folder import Bench, bench_of
+from tb.generate.folder import MARK, Bench, bench_of
 from tb.record import layout
 from tb.scenarios import SMALL_LIMITS
+from tests.sim.test_lint import slang_says, verilator_says
 
 Benches = Callable[[str], tuple[Bench, Path]]
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
@@ -132,3 +133,12 @@ def edited(source: Path, folder: Path, *edits: tuple[str, str, str]) -> Path:
         assert old in text, f"{old!r} is not in {name}"
         path.write_text(text.replace(old, new))
     return folder
+
+
+def without_a_word(folder: Path, top: str, sound: Mapping[str, str]) -> None:
+    """Neither slang nor Verilator says anything of a bench that has the sound unit."""
+    for name, text in sound.items():
+        (folder / "rtl" / name).write_text(text)
+    files = [folder / name for name in (folder / MARK).read_text().split()]
+    assert slang_says(files, top) == ""
+    assert verilator_says(files, top, "--timing") == ""

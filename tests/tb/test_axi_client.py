@@ -1,13 +1,15 @@
-"""A client of the accelerator that nobody here wrote, on both simulators."""
+"""A client and a memory of the accelerator that nobody here wrote, on both simulators."""
 
 from pathlib import Path
 
 import pytest
 
+from rtl.dma.bus import Bus
 from rtl.generate.verilog import PLAIN
 from rtl.interface.config import Config
 from sim.bench import BenchError, run_bench
 from sim.design import described
+from sim.machine.board import design_of
 from tb.scenarios import SMALL_LIMITS
 from tests.damage import mutated
 
@@ -24,44 +26,28 @@ def test_a_foreign_client(simulator: str) -> None:
         "a_start_while_busy",
         *["inferences"] * 4,
         "interrupts",
-        "resets",
         "the_c_driver",
     ]
 
 
-#: Part of rtl/, what it says, what the fault says, and a test of the client that must fail.
-FAULTS = {
-    "a start while busy says OKAY": (
-        "axi", "Mux(refused, SLVERR, OKAY)", "OKAY", "a_start_while_busy",
-    ),
-    "an acknowledgement does nothing": (
-        "axi", "with m.Elif(acknowledge | self.start):", "with m.Elif(self.start):", "interrupts",
-    ),
-    "the packet of logits ends early": (
-        "accelerator", "label_last.eq(left == 1)", "label_last.eq(left == 2)", "inferences",
-    ),
-    "the limits are those of another": (
-        "accelerator", "value.ffn.eq(config.ffn)", "value.ffn.eq(config.hidden + 1)",
-        "resets",
-    ),
-}  # fmt: skip
-QUICK = "a start while busy says OKAY"
+@pytest.mark.slow
+def test_a_deliberate_fault_is_seen() -> None:
+    fault = ("Mux(refused, SLVERR, OKAY)", "OKAY")
+    unit = mutated("axi", fault, unit="accelerator", config=CONFIG)
+    design = described(unit, "accelerator", CONFIG, lowering=PLAIN)
+    options = {"bench": BENCH, "testcases": ["a_start_while_busy"], "variant": "client"}
+    with pytest.raises(BenchError, match="a_start_while_busy"):
+        run_bench(design, "icarus", CONFIG, **options)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n == QUICK else [pytest.mark.slow]) for n in FAULTS]
-)
-def test_a_deliberate_fault_is_seen(name: str) -> None:
-    part, old, new, test = FAULTS[name]
-    unit = mutated(part, (old, new), unit="accelerator", config=CONFIG)
-    variant = f"client-{list(FAULTS).index(name)}"
-    with pytest.raises(BenchError, match=test):
-        run_bench(
-            described(unit, "accelerator", CONFIG, lowering=PLAIN),
-            "icarus",
-            CONFIG,
-            bench=BENCH,
-            testcases=[test],
-            variant=variant,
-        )
+@pytest.mark.parametrize("data_bits", [32, 64, 256])
+@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
+def test_a_foreign_memory(simulator: str, data_bits: int) -> None:
+    """Of the accelerator with DMA."""
+    config = Config(lanes=4, tokens=8, hidden=16, ffn=16, labels=4)
+    design = design_of(config, Bus(data_bits=data_bits, burst=8, outstanding=4))
+    bench = BENCH.with_name("bench_axi_memory.py")
+    results = run_bench(design, simulator, config, bench=bench, variant=str(data_bits))
+    names = ["aborts", "bad_beats", "inferences", "resets"]
+    assert sorted(result.name for result in results) == names

@@ -16,13 +16,14 @@ import pytest
 from rtl.compile.program import compile_model
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from sim.bench import BenchError, run_bench
+from sim.bench import run_bench
 from sim.design import Design, generated
 from tb.case import Case, Inference, write_case
-from tb.scenarios import SMALL, SMALL_LIMITS, batches, family, inferences, kinds_of
+from tb.scenarios import SMALL_LIMITS, batches, inferences, kinds_of
 from tests import configs
 from tests.malformed import damaged, damaged_streams, refused_streams, refused_tokens
 from tests.tb.power_up import at_random, unknown
+from tests.zoo import SMALL, family
 
 LIMITS = Config(lanes=4, **SMALL_LIMITS)
 EVERY = dataclasses.replace(LIMITS, **configs.EVERY)
@@ -127,13 +128,7 @@ def test_refused_streams_and_tokens(simulator: str, small: Any, tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["abort", "reset"])
-@pytest.mark.parametrize(
-    ("simulator", "moments"),
-    [
-        ("icarus", 4),
-        ("verilator", 60),
-    ],
-)
+@pytest.mark.parametrize(("simulator", "moments"), [("icarus", 4), ("verilator", 60)])
 def test_interrupted_at_any_moment(
     kind: Any, simulator: str, moments: int, small: Any, tmp_path: Path
 ) -> None:
@@ -146,31 +141,3 @@ def test_interrupted_at_any_moment(
     ]
     facts = play(tmp_path, simulator, LIMITS, between(sound, bad), idle=0.1, stall=0.2)
     assert sum(entry["interrupted"] == kind for entry in facts) >= 2 * moments // 3
-
-
-@pytest.mark.slow
-def test_a_wrong_expectation_is_seen(small: Any, tmp_path: Path) -> None:
-    """The bench can fail: one bit of one expected value of one tensor is another."""
-    sound = small[2][0]
-    for place, writes in list(enumerate(sound.writes))[::12]:
-        values = writes.values.copy()
-        word, lane = map(int, np.argwhere(writes.valid)[-1])
-        values[word, lane] ^= 1
-        changed = list(sound.writes)
-        changed[place] = dataclasses.replace(writes, values=values)
-        path = tmp_path / "case.npz"
-        wrong = dataclasses.replace(sound, writes=tuple(changed))
-        write_case(path, Case(inferences=(wrong,)))
-        with pytest.raises(BenchError) as caught:
-            run_bench(
-                accelerator(LIMITS, "icarus"),
-                "icarus",
-                LIMITS,
-                testcases=["case"],
-                env={"CASE": str(path)},
-                variant="power-up",
-            )
-        message = str(caught.value)
-        assert ": 1 of" in message
-        assert f"values differ; first {writes.tensor}[tile" in message
-        assert f"lane {lane}, write {word}" in message

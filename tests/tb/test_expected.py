@@ -9,7 +9,8 @@ from golden.encoder import run, run_batch
 from rtl.compile.program import compile_model
 from rtl.interface.config import Config
 from tb.expected import Writes, expected_writes
-from tb.scenarios import SMALL, SMALL_LIMITS, family, sequence
+from tb.scenarios import SMALL_LIMITS, sequence
+from tests.zoo import SMALL, family
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 N = CONFIG.lanes
@@ -75,30 +76,6 @@ def test_every_element_is_expected_once(name: str, tokens: int) -> None:
     for w in writes:
         if w.port in ("x", "norm", "norm8"):
             assert w.valid.sum() == tokens * SMALL[name].hidden
-
-
-def test_addresses() -> None:
-    """Words of N tokens of one channel; V words of N channels of one token."""
-    _, writes = writes_of("three-heads", 6)
-    named = {w.tensor: w for w in writes}
-    hidden, inner, bank = 12, 9, CONFIG.bank_words
-    np.testing.assert_array_equal(named["embedding.norm"].address, np.arange(2 * hidden))
-    # Q: column tiles of 4, 4 and 1 channels; in each the two row tiles.
-    order = [
-        row * inner + channel
-        for first in (0, 4, 8)
-        for row in (0, 1)
-        for channel in range(first, min(first + 4, 9))
-    ]
-    np.testing.assert_array_equal(named["layer.0.q"].address, order)
-    np.testing.assert_array_equal(named["layer.0.k"].address, np.array(order) + bank)
-    # V: a head of 3 channels takes one word a token; six tokens stand in two row tiles of four.
-    order = [tile * 8 + token for tile in range(3) for token in range(6)]
-    np.testing.assert_array_equal(named["layer.0.v"].address, np.array(order) + 2 * bank)
-    # Context: head, row tile, channel.
-    order = [row * inner + head * 3 + c for head in range(3) for row in (0, 1) for c in range(3)]
-    np.testing.assert_array_equal(named["layer.0.context"].address, np.array(order) + 3 * bank)
-    np.testing.assert_array_equal(named["logits"].address, np.arange(5))
 
 
 def test_last_layer_of_the_first_token() -> None:

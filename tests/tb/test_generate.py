@@ -20,7 +20,7 @@ from sim.design import generated
 from sim.record import recorded
 from tb.generate import tops
 from tb.generate.folder import MARK, bench_of, fitted, write_bench
-from tests.sim.test_lint import slang_says, verilator_says
+from tests.sim.test_lint import verilator_says
 from tests.tb.plain import (
     CONFIG,
     Benches,
@@ -30,19 +30,16 @@ from tests.tb.plain import (
     passed,
     play,
     replay,
-)
+    without_a_word,
+)  # fmt: skip
+from tests.tiers import quick
+
+#: On Icarus, which has recorded their benches before, two units are quick.
+QUICK = [("requantize", "icarus"), ("reciprocal", "icarus")]
+OTHERS = [one for one in product(UNITS, ("icarus", "verilator")) if one not in QUICK]
 
 
-def cases() -> list[Any]:
-    """Two units on Icarus are quick: it has recorded their benches before."""
-    quick = {("requantize", "icarus"), ("reciprocal", "icarus")}
-    return [
-        pytest.param(*case, marks=[pytest.mark.slow] * (case not in quick))
-        for case in product(UNITS, ("icarus", "verilator"))
-    ]
-
-
-@pytest.mark.parametrize(("unit", "simulator"), cases())
+@pytest.mark.parametrize(("unit", "simulator"), quick([*QUICK, *OTHERS], 2))
 def test_sound_and_with_a_fault(unit: str, simulator: str, benches: Benches) -> None:
     bench, folder = benches(unit)
     compared = passed(play(folder, simulator))
@@ -114,71 +111,53 @@ def test_missing_or_cut_vectors_are_no_pass(benches: Benches, tmp_path: Path) ->
 ACCELERATOR = "bench/accelerator_bench.sv"
 
 
+WRONG = [
+    (
+        ".s_axis_tokens_tvalid(s_axis_tokens_tvalid)", ".s_axis_tokens_tvalid(1'b0)",
+        r"the unit hangs: nothing happened for \d+ cycles, now \d+, inference 0",
+    ),
+    (
+        ".trace_p_en(trace_p_en)", ".trace_p_en()",
+        r"trace_p: its enable is unknown in cycle \d+",
+    ),
+    (
+        ".en(trace_p_en)", ".en(1'b0)",
+        r"trace_p: a word is missing at the end of inference 0: write 0 of layer.0.p",
+    ),
+    (
+        ".en(trace_score_en)", ".en(trace_score_en || trace_p_en)",
+        r"(trace_score: a word too many in cycle|layer.0.scores: address\[write)",
+    ),
+    (
+        "trace_bank_address}", "trace_bank_address ^ 1'd1}",
+        r"layer.0.q: address\[write 0\] in cycle \d+ is \d+, golden says \d+",
+    ),
+    (
+        ".m_axis_logits_tdata(m_axis_logits_tdata)", ".m_axis_logits_tdata()",
+        r"logits\[lane 0, write 0, label 0\] in cycle \d+ is [xXzZ]",
+    ),
+    (
+        ".word(m_axis_logits_tlast)", ".word(~m_axis_logits_tlast)",
+        r"m_axis_logits_tlast\[lane 0, write 0, word 0\] in cycle \d+ is 1, golden says 0",
+    ),
+    (
+        "while (interrupt !== 1'b1) @(negedge clk);", "repeat (40) @(negedge clk);",
+        "inference 0: status is 1 at the end",
+    ),
+    (
+        "go = 1'b1;", "go = 1'b1; @(negedge clk);",
+        r"inference 0 has ended in cycle \d+ and has not taken all words",
+    ),
+]  # fmt: skip
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        (
-            ".s_axis_tokens_tvalid(s_axis_tokens_tvalid)",
-            ".s_axis_tokens_tvalid(1'b0)",
-            r"the unit hangs: nothing happened for \d+ cycles, now \d+, inference 0",
-        ),
-        (
-            ".trace_p_en(trace_p_en)",
-            ".trace_p_en()",
-            r"trace_p: its enable is unknown in cycle \d+",
-        ),
-        (
-            ".en(trace_p_en)",
-            ".en(1'b0)",
-            r"trace_p: a word is missing at the end of inference 0: write 0 of layer.0.p",
-        ),
-        (
-            ".en(trace_score_en)",
-            ".en(trace_score_en || trace_p_en)",
-            r"(trace_score: a word too many in cycle|layer.0.scores: address\[write)",
-        ),
-        (
-            "trace_bank_address}",
-            "trace_bank_address ^ 14'd1}",
-            r"layer.0.q: address\[write 0\] in cycle \d+ is \d+, golden says \d+",
-        ),
-        (
-            ".m_axis_logits_tdata(m_axis_logits_tdata)",
-            ".m_axis_logits_tdata()",
-            r"logits\[lane 0, write 0, label 0\] in cycle \d+ is [xXzZ]",
-        ),
-        (
-            ".word(m_axis_logits_tlast)",
-            ".word(~m_axis_logits_tlast)",
-            r"m_axis_logits_tlast\[lane 0, write 0, word 0\] in cycle \d+ is 1, golden says 0",
-        ),
-        (
-            "while (interrupt !== 1'b1) @(negedge clk);",
-            "repeat (40) @(negedge clk);",
-            "inference 0: status is 1 at the end",
-        ),
-        (
-            "go = 1'b1;",
-            "go = 1'b1; @(negedge clk);",
-            r"inference 0 has ended in cycle \d+ and has not taken all words",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "says"), WRONG)
 def test_what_else_can_be_wrong(
-    old: str,
-    new: str,
-    says: str,
-    benches: Benches,
-    tmp_path: Path,
+    old: str, new: str, says: str, benches: Benches, tmp_path: Path
 ) -> None:
     """The bench sees a stream cut off, a port that is silent or speaks too often, and X."""
-    _, source = benches("accelerator")
-    if "trace_bank_address" in old:
-        width = re.search(r"\[(\d+):0\] trace_bank_address;", (source / ACCELERATOR).read_text())
-        assert width is not None
-        new = new.replace("14'd1", f"{int(width[1]) + 1}'d1")
-    folder = edited(source, tmp_path / "edited", (ACCELERATOR, old, new))
+    folder = edited(benches("accelerator")[1], tmp_path / "edited", (ACCELERATOR, old, new))
     assert re.search(says, failed(play(folder, "icarus")))
 
 
@@ -203,8 +182,7 @@ def test_no_timescale_matters(timescale: str, benches: Benches, tmp_path: Path) 
     top = tmp_path / "top.v"
     top.write_text(f"{timescale}\nmodule top;\n{ports}endmodule\n")
     files = [*sorted((folder / "rtl").glob("*.v")), top]
-    said = verilator_says(files, "top", "-Wno-PINMISSING")
-    assert said == ""
+    assert verilator_says(files, "top", "-Wno-PINMISSING") == ""
 
 
 def test_nothing_compared_is_no_pass(benches: Benches, tmp_path: Path) -> None:
@@ -212,13 +190,11 @@ def test_nothing_compared_is_no_pass(benches: Benches, tmp_path: Path) -> None:
     folder = edited(source, tmp_path / "edited")
     path = folder / "vectors" / "pins.mem"
     *words, end = path.read_text().split()
-    width = int(
-        re.search(r"WIDTH = (\d+);", (folder / "bench" / "reciprocal_bench.sv").read_text())[1]
-    )
+    bench = (folder / "bench" / "reciprocal_bench.sv").read_text()
+    width = int(re.search(r"WIDTH = (\d+);", bench)[1])
     bare = [f"{int(word, 16) & (1 << width - 2) - 1:0{len(word)}x}" for word in words]
     path.write_text("\n".join([*bare, end, ""]))
-    said = failed(play(folder, "icarus"))
-    assert "nothing was compared" in said
+    assert "nothing was compared" in failed(play(folder, "icarus"))
 
 
 def test_unknown_bits_are_differences(benches: Benches, tmp_path: Path) -> None:
@@ -226,10 +202,8 @@ def test_unknown_bits_are_differences(benches: Benches, tmp_path: Path) -> None:
     change = ("rtl/requantize.v", "~(", "32'bx ^ (")
     folder = edited(source, tmp_path / "edited", change)
     passed(play(folder, "icarus"))
-    assert re.search(
-        r"o\[lane \d\] in cycle \d+ is [xX], not -?\d+",
-        failed(replay(folder, "icarus", "+fault")),
-    )
+    said = failed(replay(folder, "icarus", "+fault"))
+    assert re.search(r"o\[lane \d\] in cycle \d+ is [xX], not -?\d+", said)
 
 
 @pytest.mark.slow
@@ -238,16 +212,8 @@ def test_unknown_bits_are_differences(benches: Benches, tmp_path: Path) -> None:
     [
         ("matmul", {"hidden": 7, "ffn": 7, "tokens": 9, "columns": 8}),
         ("matmul", {"hidden": 7, "ffn": 40, "tokens": 9, "precise": True}),
-        pytest.param(
-            "accelerator",
-            {"hidden": 8, "ffn": 8, "tokens": 9, "labels": 2, "columns": 8},
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "accelerator",
-            {"hidden": 7, "ffn": 9, "tokens": 9, "labels": 2, "precise": True},
-            marks=pytest.mark.slow,
-        ),
+        ("accelerator", {"hidden": 8, "ffn": 8, "tokens": 9, "labels": 2, "columns": 8}),
+        ("accelerator", {"hidden": 7, "ffn": 9, "tokens": 9, "labels": 2, "precise": True}),
     ],
 )
 def test_the_smallest_limits(unit: str, limits: dict[str, Any], tmp_path: Path) -> None:
@@ -273,10 +239,6 @@ def test_random_models_fit_whatever_is_generated() -> None:
         for name in ("three-heads", "pre-norm"):
             assert compile_model(fitted(name, config), config).tokens >= 1
 
-
-QUICK = ("requantize", "softmax")
-REST = sorted(set(UNITS) - set(QUICK))
-SLOW = pytest.mark.slow
 
 SINK = """
 module top;
@@ -336,15 +298,11 @@ def test_a_word_stays_until_it_is_taken(edit: str, says: str, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unit", [*QUICK, *(pytest.param(unit, marks=SLOW) for unit in REST)])
+@pytest.mark.parametrize("unit", UNITS)
 def test_no_tool_has_anything_to_say(unit: str, benches: Benches, tmp_path: Path) -> None:
     """By the standard (slang), and without a warning of Verilator."""
     bench, source = benches(unit)
     folder = edited(source, tmp_path / "bench")
     files = [folder / name for name in (folder / MARK).read_text().split()]
     assert "".join(file.read_text() for file in files if file.suffix == ".v") == bench.verilog
-    # Without the fault, which is not ours.
-    for name, text in module_files(generated(unit, CONFIG).verilog).items():
-        (folder / "rtl" / name).write_text(text)
-    assert slang_says(files, bench.top) == ""
-    assert verilator_says(files, bench.top, "--timing") == ""
+    without_a_word(folder, bench.top, module_files(generated(unit, CONFIG).verilog))

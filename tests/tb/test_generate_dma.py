@@ -12,62 +12,48 @@ import pytest
 from rtl.dma.bus import Bus
 from rtl.generate.sheet import Generated, generated
 from rtl.interface.config import Config
-from tb.generate.folder import MARK, bench_of, write_bench
+from tb.generate.folder import Bench, bench_of, write_bench
 from tb.scenarios import SMALL_LIMITS
-from tests.sim.test_lint import slang_says, verilator_says
-from tests.tb.plain import counted, edited, failed, faulty, passed, play, replay
-from tests.tiers import quick
+from tests.tb.plain import counted, edited, failed, faulty, passed, play, replay, without_a_word
+
+
+def config(columns: int = 4, lanes: int = 4) -> Config:
+    return Config(lanes=lanes, columns=columns, **SMALL_LIMITS)
+
 
 QUICK = "more columns"
 KINDS = {
-    QUICK: (4, 8, Bus(data_bits=32, address_bits=40, burst=4, outstanding=2)),
-    "plain": (4, 4, Bus(burst=8, outstanding=4)),
-    "wide beats": (4, 16, Bus(data_bits=512, address_bits=64)),
-    "single beats": (8, 8, Bus(data_bits=256, burst=1, outstanding=8)),
+    QUICK: (config(8), Bus(data_bits=32, address_bits=40, burst=4, outstanding=2)),
+    "plain": (config(), Bus(burst=8, outstanding=4)),
+    "wide beats": (config(16), Bus(data_bits=512, address_bits=64)),
+    "single beats": (config(8, lanes=8), Bus(data_bits=256, burst=1, outstanding=8)),
 }
-"""Lanes, columns and bus."""
-SMALL = [QUICK, "plain"]
-Made = Callable[[str], Path]
+Made = Callable[[str], tuple[Generated, Bench, Path]]
 
 
-@cache
-def design(kind: str, trace: bool = True) -> Generated:
-    lanes, columns, bus = KINDS[kind]
-    config = Config(lanes=lanes, columns=columns, **SMALL_LIMITS)
-    return generated("accelerator", config, bus=bus, trace=trace)
+def written(folder: Path, kind: str, trace: bool = True) -> tuple[Generated, Bench, Path]:
+    """A bench, whose unit has a fault behind +fault, in its folder."""
+    limits, bus = KINDS[kind]
+    made = generated("accelerator", limits, bus=bus, trace=trace)
+    known = made.facts, faulty("accelerator", made.verilog)
+    bench = bench_of("accelerator", limits, stalls=7, design=known, bus=bus)
+    write_bench(bench, folder)
+    return made, bench, folder
 
 
 @pytest.fixture(scope="session")
 def dma_benches(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """By the name of a kind, the folder of its bench, whose unit has a fault behind +fault."""
-
-    @cache
-    def written(kind: str) -> Path:
-        lanes, columns, bus = KINDS[kind]
-        config, made = Config(lanes=lanes, columns=columns, **SMALL_LIMITS), design(kind)
-        known = made.facts, faulty("accelerator", made.verilog)
-        folder = tmp_path_factory.mktemp("dma") / "a bench"
-        bench = bench_of("accelerator", config, stalls=7, design=known, bus=bus)
-        write_bench(bench, folder)
-        (folder / "counted").write_text(str(sum(counted(bench, made.facts).values())))
-        return folder
-
-    return written
+    """By the name of a kind."""
+    return cache(lambda kind: written(tmp_path_factory.mktemp("dma") / "a bench", kind))
 
 
-@pytest.mark.parametrize(
-    ("kind", "simulator"),
-    [
-        *quick(((kind, "icarus") for kind in KINDS), 0),
-        *(pytest.param(k, "verilator", marks=pytest.mark.slow) for k in KINDS),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_sound_and_with_a_fault(kind: str, simulator: str, dma_benches: Made) -> None:
-    folder = dma_benches(kind)
+    made, bench, folder = dma_benches(kind)
     compared = passed(play(folder, simulator))
-    traced = int((folder / "counted").read_text())
-    assert traced > 1000
-    assert compared > traced
+    assert compared > sum(counted(bench, made.facts).values()) > 1000
     assert passed(replay(folder, simulator, "+stalls=0")) == compared
     said = failed(replay(folder, simulator, "+fault"))
     assert re.search(r"\[.*write \d+.*\] in cycle \d+ is -?\d+, golden says -?\d+", said), said
@@ -75,24 +61,15 @@ def test_sound_and_with_a_fault(kind: str, simulator: str, dma_benches: Made) ->
 
 @pytest.mark.slow
 def test_a_bench_without_trace_ports(tmp_path: Path) -> None:
-    lanes, columns, bus = KINDS["plain"]
-    config, made = Config(lanes=lanes, columns=columns, **SMALL_LIMITS), design("plain", False)
-    known = made.facts, faulty("accelerator", made.verilog)
-    write_bench(bench_of("accelerator", config, design=known, bus=bus), tmp_path / "bench")
-    assert passed(play(tmp_path / "bench", "icarus")) == 21
-    assert "logits[lane 0, write 0, label 0] in cycle" in failed(
-        replay(tmp_path / "bench", "icarus", "+fault")
-    )
+    *_, folder = written(tmp_path / "bench", "plain", trace=False)
+    assert passed(play(folder, "icarus")) == 21
+    said = failed(replay(folder, "icarus", "+fault"))
+    assert "logits[lane 0, write 0, label 0] in cycle" in said
 
 
 BENCH, PARTS = "bench/accelerator_dma_bench.sv", "bench/parts.sv"
 FAULTS = [
-    (
-        BENCH,
-        ".araddr(m_axi_araddr)",
-        ".araddr(m_axi_araddr ^ 32'd1)",
-        "a burst in cycle .* allowed",
-    ),
+    (BENCH, ".araddr(m_axi_araddr)", ".araddr(m_axi_araddr ^ 32'd1)", "burst in cycle .* allowed"),
     (BENCH, ".arlen(m_axi_arlen)", ".arlen(8'd8)", "a burst in cycle .* allowed: .*, 9 beats"),
     (BENCH, ".arsize(m_axi_arsize)", ".arsize(3'd3)", "a burst in cycle .* that is not allowed"),
     (BENCH, ".arburst(m_axi_arburst)", ".arburst(2'd0)", "a burst in cycle .* that is not allowed"),
@@ -111,39 +88,33 @@ FAULTS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("file", "old", "new", "says"), quick(FAULTS))
+@pytest.mark.parametrize(("file", "old", "new", "says"), FAULTS)
 def test_what_else_can_be_wrong(
     file: str, old: str, new: str, says: str, dma_benches: Made, tmp_path: Path
 ) -> None:
-    folder = edited(dma_benches(QUICK), tmp_path / "edited", (file, old, new))
+    folder = edited(dma_benches(QUICK)[-1], tmp_path / "edited", (file, old, new))
     assert re.search(says, failed(play(folder, "icarus")))
 
 
 @pytest.mark.slow
 def test_missing_or_cut_vectors_are_no_pass(dma_benches: Made, tmp_path: Path) -> None:
-    folder = edited(dma_benches(QUICK), tmp_path / "moved")
+    folder = edited(dma_benches(QUICK)[-1], tmp_path / "moved")
     passed(play(folder, "icarus"))
     for name in ("memory", "jobs", "tokens", "logit"):
         path = folder / "vectors" / f"{name}.mem"
         text = path.read_text()
         lines = text.splitlines(True)
-        for damaged in (None, "", "".join(lines[:-1])):
-            path.unlink()
-            if damaged is not None:
-                path.write_text(damaged)
-            assert f"vectors/{name}.mem is missing or has not" in failed(replay(folder, "icarus"))
-            path.write_text(text)
-        path.write_text("".join(lines[:2] + lines[3:]))
-        failed(replay(folder, "icarus"))
+        says = f"vectors/{name}.mem is missing or has not"
+        for left, said in (([], says), (lines[:-1], says), (lines[:2] + lines[3:], "")):
+            path.write_text("".join(left))
+            assert said in failed(replay(folder, "icarus"))
+        path.unlink()
+        assert says in failed(replay(folder, "icarus"))
         path.write_text(text)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", SMALL)
+@pytest.mark.parametrize("kind", [QUICK, "plain"])
 def test_no_tool_has_anything_to_say(kind: str, dma_benches: Made, tmp_path: Path) -> None:
-    folder = edited(dma_benches(kind), tmp_path / "bench")
-    files = [folder / name for name in (folder / MARK).read_text().split()]
-    for name, text in design(kind).files.items():
-        (folder / "rtl" / name).write_text(text)
-    assert slang_says(files, "accelerator_dma_bench") == ""
-    assert verilator_says(files, "accelerator_dma_bench", "--timing") == ""
+    made, bench, source = dma_benches(kind)
+    without_a_word(edited(source, tmp_path / "bench"), bench.top, made.files)

@@ -15,7 +15,9 @@ from sim.design import described
 from sim.machine.inference import Action, Event, Packets
 from sim.machine.machine import Machine, library
 from sim.machine.result import Result
-from tests.damage import mutated, with_pieces
+from tests.damage import mutated
+from tests.ending import refusal
+from tests.sim.played import NOT_OPTIMISED
 from tests.tiers import quick
 from verify.fuzz import __main__ as command
 from verify.fuzz.account import account
@@ -24,94 +26,6 @@ from verify.fuzz.clients import CONTROL, START
 from verify.fuzz.judge import judge
 from verify.fuzz.play import Judged, play, program, shown
 from verify.fuzz.subject import POOL, Case, config, subjects
-
-#: Deliberate faults: part of rtl/, what it says, what the fault says, a kind that shows it.
-FAULTS = {
-    "the request of this cycle is not awaited": (
-        "rows",
-        "self.pending.eq(some | self.asked.valid)",
-        "self.pending.eq(some)",
-    ),
-    "logits are cut off by abort": (
-        "control",
-        "with m.If(self.leaving):",
-        "with m.If(self.leaving & ~self.abort):",
-    ),
-    "END needs no logits": ("rules", "is_[Opcode.END] & ~computed,", ""),
-    "a tensor may leave its bank": (
-        "bounds",
-        "with m.If(known.used & Mux(known.logits, beyond, left)):",
-        "with m.If(known.used & known.logits & beyond):",
-    ),
-    "an interrupt needs no enable": (
-        "axi",
-        "self.interrupt.eq(pending & enable)",
-        "self.interrupt.eq(pending)",
-    ),
-    "any write acknowledges": ("axi", 'acts & to["interrupt_pending"] & strobe', "acts & strobe"),
-    "a start while busy says OKAY": (
-        "accelerator",
-        "registers.busy.eq(control.busy | self.full),",
-        "",
-    ),
-    "a request is withdrawn": (
-        "rows",
-        "self.asked.valid.eq(offered | (self.request.valid & ~self.reset))",
-        "self.asked.valid.eq(self.request.valid & ~self.reset)",
-    ),
-    "a write needs no wvalid": (
-        "axi",
-        "with m.If(self.s_axi.wvalid & ~given):",
-        "with m.If(~given):",
-    ),
-    "a response does not wait": ("axi", "with m.Elif(self.s_axi.bready):", "with m.Else():"),
-    "what was read does not wait": ("axi", "with m.Elif(self.s_axi.rready):", "with m.Else():"),
-    "tokens are drained for ever": (
-        "control",
-        "self.drain_tokens.eq(~tokens_over)",
-        "self.drain_tokens.eq(1)",
-    ),
-    "a token too many": (
-        "accelerator",
-        "(tokens.longest > engine.limit.tokens)",
-        "(tokens.longest > engine.limit.tokens + 1)",
-    ),
-    "a tensor may end a word beyond its bank": (
-        "bounds",
-        "last.eq(area.start + area.words - 1)",
-        "last.eq(area.start + area.words - 2)",
-    ),
-    "the version is another": (
-        "accelerator",
-        "registers.value.version.eq(VERSION)",
-        "registers.value.version.eq(VERSION + 1)",
-    ),
-    "two stalls are swapped": (
-        "accelerator",
-        "engine.activity.stall == Stall[cause]",
-        'engine.activity.stall == Stall[{"NORM": "DRAIN", "DRAIN": "NORM"}.get(cause, cause)]',
-    ),
-    "counters go on after the end": (
-        "accelerator",
-        '"cycles": busy,',
-        '"cycles": busy | ended,',
-    ),
-    "`last` of the stream needs no word": (
-        "accelerator",
-        "self.s_axis_model.tvalid & self.s_axis_model.tready & self.s_axis_model.tlast",
-        "self.s_axis_model.tready & self.s_axis_model.tlast",
-    ),
-    "a token of the next packet is taken": (
-        "accelerator",
-        "self.s_axis_tokens.tready.eq(Mux(control.reset, control.drain_tokens, tokens.i.ready))",
-        "self.s_axis_tokens.tready.eq(Mux(control.reset, control.drain_tokens, "
-        "tokens.i.ready | tokens.batch.ready))",
-    ),
-}
-#: They build sooner than they play.
-FLAGS = ("-MAKEFLAGS", "OPT_FAST=-O0")
-QUICK = "the request of this cycle is not awaited"
-
 
 #: What is played on an accelerator of its own that has each option.
 EVERY: dict[str, Any] = {
@@ -123,18 +37,16 @@ EVERY: dict[str, Any] = {
 
 @pytest.mark.parametrize(
     ("lanes", "columns", "choices", "cases"),
-    [
-        *quick(
-            [
-                (4, None, EVERY, 200),
-                (4, 16, EVERY, 500),
-                (4, None, {}, 500),
-                (8, None, {}, 500),
-                (4, 8, {}, 500),
-            ]
-        ),
-        pytest.param(4, 32, {}, 2000, marks=pytest.mark.slow),
-    ],
+    quick(
+        [
+            (4, None, EVERY, 200),
+            (4, 16, EVERY, 500),
+            (4, None, {}, 500),
+            (8, None, {}, 500),
+            (4, 8, {}, 500),
+            (4, 32, {}, 2000),
+        ]
+    ),
 )
 def test_no_case_fails(
     lanes: int, columns: int | None, choices: dict[str, Any], cases: int
@@ -154,21 +66,12 @@ def test_no_case_fails(
     assert codes >= set(Error) - {Error.TIMEOUT, Error.BUS, Error.ADDRESS}
 
 
-def test_every_fault_has_its_place() -> None:
-    """Those that `make test` does not play, too."""
-    for part, old, new in FAULTS.values():
-        with_pieces(part, (old, new))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n == QUICK else [pytest.mark.slow]) for n in FAULTS]
-)
-def test_a_deliberate_fault_is_found(name: str) -> None:
-    part, old, new = FAULTS[name]
-    unit = mutated(part, (old, new), unit="accelerator", config=config(4))
-    design = described(unit, "accelerator", config(4))
-    path = library(design, f"-{list(FAULTS).index(name)}", FLAGS)
+def test_a_deliberate_fault_is_found() -> None:
+    """verify.mutate asks the same of the bits of the netlist, with these cases among its tests."""
+    fault = ("self.pending.eq(some | self.asked.valid)", "self.pending.eq(some)")
+    unit = mutated("rows", fault, unit="accelerator", config=config(4))
+    path = library(described(unit, "accelerator", config(4)), "-0", NOT_OPTIMISED)
     numbers = {config(4): range(40 * len(TURNS))}
     assert any(outcome.wrong for outcome in play({config(4): path}, 1, numbers))
 
@@ -234,16 +137,15 @@ def test_as_many_cases_as_asked_are_played(cases, shares, monkeypatch):
         (["--lanes", "4,4"], "'4,4': give each value once"),
         (["--cases", "0"], "0 is out of range: it must be 1 or more"),
         (["--case", "-1"], "-1 is out of range: it must be 0 to 4294967295"),
+        (["--coverage", "c.dat"], "--coverage is of one accelerator: give one number of --lanes"),
+        *((["--columns", n], f"columns is {n}: with 4 lanes choose one of 4, 8, 16, 32")
+          for n in ("12", "64")),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_played_says_why(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        command.main(arguments)
-    said = capsys.readouterr().err
-    assert message in said
-    assert said.count("\n") == 1
+    assert message in refusal(command.main, arguments, capsys)
 
 
 @pytest.mark.slow
@@ -260,20 +162,6 @@ def test_coverage_is_that_of_all_cases(tmp_path: Path) -> None:
     assert found[0] == found[1]
     assert all(any(f"v_{kind}/" in p for p in points) for kind in ("line", "branch", "toggle"))
     assert sum(not p.endswith("' 0") for p in points) > 0.6 * len(points)
-
-
-def test_coverage_is_of_one_accelerator(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--coverage", "c.dat"]) == 2
-    assert "--coverage is of one accelerator: give one number of --lanes" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("columns", ["12", "64"])
-def test_columns_that_no_array_has_say_why(
-    columns: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command.main(["--columns", columns]) == 2
-    expected = f"error: columns is {columns}: with 4 lanes choose one of 4, 8, 16, 32\n"
-    assert capsys.readouterr().err == expected
 
 
 @pytest.mark.parametrize("lanes", [4, 64])

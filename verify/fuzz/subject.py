@@ -10,7 +10,7 @@ import numpy as np
 
 from golden.encoder import run_batch
 from golden.model import Model, Shape
-from golden.random import random_model
+from golden.random import Kind, random_model
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
@@ -99,7 +99,7 @@ class Subject:
         may = kinds_of(shape, limits)
         kinds = {name: may[name] and index % n > 0 for name, n in OFTEN.items()}
         kinds["precise"] = limits.precise and index % 3 < 2
-        self.model: Model = random_model(shape, index, **kinds)
+        self.model: Model = random_model(shape, index, Kind(**kinds).fitting(shape))
         whole = index % 2 == 0
         self.program: Program = compile_model(self.model, limits, whole_last_layer=whole)
         self.stream = self.program.stream()

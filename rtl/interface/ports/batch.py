@@ -15,9 +15,7 @@ class TokenWrite(Bundle):
         super().__init__(
             en=Out(1, "A token that is kept."),
             address=Out(
-                range(config.places),
-                "Its place: row tile * N + lane, where each sequence begins a row tile; valid with"
-                " en.",
+                range(config.places), "Row tile * N + lane; each sequence begins a row tile."
             ),
             token=Out(TOKEN, "`TOKEN`, valid with en; `ends` is set in the last of each sequence."),
         )
@@ -31,13 +29,10 @@ class Batch(Bundle):
             ready=Out(1, "From the cycle on in which they are known and good, until the reset."),
             sequences=Out(
                 range(config.row_tiles + 1),
-                "How many, and the row tiles that they take together; valid and stable with ready.",
+                "How many, and the row tiles that they take; stable with ready.",
             ),
             row_tiles=Out(range(config.row_tiles + 1), ...),
-            gathered=Out(
-                range(config.gathered_tiles + 1),
-                "ceil(sequences / N): the row tiles of one token of each; as sequences.",
-            ),
+            gathered=Out(range(config.gathered_tiles + 1), "Row tiles of one token of each."),
         )
 
 
@@ -56,9 +51,7 @@ class MaskWrite(Bundle):
 
     def __init__(self, places: int) -> None:
         super().__init__(
-            en=Out(
-                1, "All of a batch's come before its first score; address is the token's place."
-            ),
+            en=Out(1, "All come before the batch's first score; address is the token's place."),
             address=Out(range(places), ...),
             attend=Out(1, ...),
         )

@@ -34,8 +34,7 @@ class BiasPlace(Bundle):
         super().__init__(
             head=Out(range(max(heads, 2))),  # one bit at least
             word=Out(
-                range(head_words),
-                "Row tile of the key less that of the queries, modulo the words of a head.",
+                range(head_words), "Row tile of the key less that of the queries, modulo these."
             ),
             column=Out(range(lanes), "The key's place in its row tile."),
         )
@@ -49,8 +48,7 @@ class RowScales(Bundle):
             buffer=Out(1, "Which half of the softmax."),
             m=In(
                 data.ArrayLayout(unsigned(16), lanes),
-                "Of each lane, in the same cycle; valid from the pass's `finished` on until the "
-                "next of the same half.",
+                "In the same cycle; from the pass's `finished` to the half's next.",
             ),
             s=In(data.ArrayLayout(unsigned(6), lanes), ...),
         )
@@ -63,10 +61,7 @@ class ProbabilityRead(Bundle):
         super().__init__(
             address=Out(range(tokens), "Key and half."),
             buffer=Out(1, ...),
-            data=In(
-                data.ArrayLayout(unsigned(8), lanes),
-                "`Memory.latency` cycles later; valid from the pass's `finished` on.",
-            ),
+            data=In(data.ArrayLayout(unsigned(8), lanes), "`Memory.latency` cycles later."),
         )
 
 
@@ -123,9 +118,7 @@ class NormProgress(Bundle):
     def __init__(self, config: Config) -> None:
         super().__init__(
             norms=Out(NORM_INDEX_BITS, "NORMs finished, modulo 2^`NORM_INDEX_BITS`."),
-            rows=Out(
-                range(config.row_tiles + 1), "Row tiles finished of the one in hand, 0 without one."
-            ),
+            rows=Out(range(config.row_tiles + 1), "Row tiles finished of the current one, or 0."),
         )
 
 
@@ -140,9 +133,6 @@ class LogitWrite(Bundle):
                 "Those whose logit it is: sequence s of the batch is lane s modulo N; of the "
                 "logits of every token a row tile's are its lanes.",
             ),
-            index=Out(
-                range(config.logit_words),
-                "(s div N) * stride + label, or row tile * stride + label, see `LogitLayout`.",
-            ),
+            index=Out(range(config.logit_words), "(s div N or row tile) * stride + label."),
             value=Out(data.ArrayLayout(signed(32), config.lanes)),
         )

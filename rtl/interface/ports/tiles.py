@@ -14,11 +14,7 @@ class Operands(Bundle):
         address = address_bits(config)
         super().__init__(
             valid=Out(1, "There are some; the others are valid."),
-            first=Out(
-                1,
-                "The tile's first and last operand; low without valid. The first of two passes has"
-                " no last.",
-            ),
+            first=Out(1, "The tile's first and last operand; the first of two passes has no last."),
             last=Out(1, ...),
             index=Out(config.length_bits, "Of the operand within its tile."),
             a=Out(Operand, "Sources and addresses; operand B is the words of all ways."),
@@ -26,15 +22,10 @@ class Operands(Bundle):
             a_way=Out(range(config.ways), "With several ways: that of operand A."),
             b=Out(Operand, ...),
             b_address=Out(address, ...),
-            b_banks=Out(
-                BANKS,
-                "A bit for each activation bank: operand B lies there. Low while the issuer is "
-                "quiet.",
-            ),
+            b_banks=Out(BANKS, "A bit for each bank: operand B lies there."),
             low=Out(
                 1,
-                "With wide operands: the activations' low halves count; the tile goes on "
-                "from their sum.",
+                "The activations' low halves count; the tile goes on from their sum.",
                 there=config.precise,
             ),
             joined=Out(1, ..., there=config.precise),
@@ -66,11 +57,7 @@ class WindowSides(Bundle):
     def __init__(self, tokens: int) -> None:
         side = range(tokens + 1)
         super().__init__(
-            before=Out(
-                side,
-                "Tokens; the longest sequence's where there is no limit. Stable from an ATTEND's "
-                "first tile until the array is quiet.",
-            ),
+            before=Out(side, "Tokens, `tokens` without a limit; stable as a `Multiplier`."),
             after=Out(side, ...),
         )
 
@@ -105,10 +92,6 @@ class LogitLayout(Bundle):
     def __init__(self) -> None:
         super().__init__(
             every=Out(1, "They are those of every token, not of the first one of each sequence."),
-            labels=Out(
-                16,
-                "Logits of a sequence, or of a token; words from N of them to the next N. Of the "
-                "LINEAR with LOGITS, stable until the reset.",
-            ),
+            labels=Out(16, "Of a sequence or token; words from N of them to the next N."),
             stride=Out(16, ...),
         )
