@@ -6,8 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from amaranth.hdl import Cat, Format, Signal, Value
-from amaranth.hdl._ast import SignalDict
-from amaranth.hdl._xfrm import FragmentTransformer, StatementTransformer, ValueTransformer
+
+from rtl.generate.amaranth_private import (
+    FragmentTransformer,
+    SignalDict,
+    StatementTransformer,
+    ValueTransformer,
+)
 
 
 class Fields(FragmentTransformer, ValueTransformer, StatementTransformer):

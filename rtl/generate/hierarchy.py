@@ -22,17 +22,16 @@ from typing import Any
 from cli.errors import ToolError
 
 from amaranth.back import rtlil
-from amaranth.hdl import (
-    Fragment,
-    Instance,
-    Signal,
-    Value,
-)
-from amaranth.hdl._ast import SignalDict, SignalSet
-from amaranth.hdl._ir import Design, PortDirection
-from amaranth.hdl._mem import MemoryInstance
+from amaranth.hdl import Fragment, Instance, Signal, Value
 from amaranth.lib import wiring
 
+from rtl.generate.amaranth_private import (
+    Design,
+    MemoryInstance,
+    PortDirection,
+    SignalDict,
+    SignalSet,
+)
 from rtl.generate.fields import Fields
 from rtl.generate.identifiers import free
 from rtl.generate.library import Table
@@ -86,26 +85,10 @@ class Part:
     component: Any
 
 
-@dataclass(frozen=True, kw_only=True)
-class Parts:
-    """A design.
-
-    Attributes
-    ----------
-    modules
-        In the order in which they are met from the top down.
-    tables
-        The modules of its ROMs.
-    """
-
-    modules: Sequence[Part]
-    tables: Sequence[Table]
-
-
 def parts(
     top: Any, name: str, ports: Sequence[tuple[str, Any, bool]], *, without: str = ""
-) -> Parts:
-    """The modules of `top`, which is called `name`.
+) -> tuple[list[Part], list[Table]]:
+    """The modules of `top`, which is called `name`, from the top down; those of its ROMs' tables.
 
     Parameters
     ----------
@@ -137,7 +120,7 @@ def parts(
     named.sort(key=lambda port: port.bundle != "")
     writer = _Writer(name, fields, without)
     writer.part(whole, (), named)
-    return Parts(modules=writer.parts[::-1], tables=list(writer.tables.values()))
+    return writer.parts[::-1], list(writer.tables.values())
 
 
 class _Design(Design):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Const, Fragment, Instance, Signal, Value
-from amaranth.hdl._mem import MemoryInstance
 from amaranth.lib import memory
 
+from rtl.generate.amaranth_private import MemoryInstance
 from rtl.generate.fields import Fields
 from rtl.generate.library import RAM, REGISTER_FILE
 from rtl.primitives.memory import DistributedMemory, Memory, Rom

@@ -202,11 +202,11 @@ def convert(
         if trace or not port.startswith(TRACE)
     ]
     with _uncollected():
-        made = parts(component, name, listed, without="" if trace else TRACE)
-    lowered = _yosys(name, "\n".join(part.rtlil for part in made.modules), lowering)
+        modules, tables = parts(component, name, listed, without="" if trace else TRACE)
+    lowered = _yosys(name, "\n".join(part.rtlil for part in modules), lowering)
     body = repeated(_yosys(name, explicit_widths(lowered), WRITING))
-    modules = texts(body, made.modules) | {table.name: table.verilog for table in made.tables}
-    whole = "\n".join(HEAD + text for text in modules.values())
+    written = texts(body, modules) | {table.name: table.verilog for table in tables}
+    whole = "\n".join(HEAD + text for text in written.values())
     used = [library.text(module) for module in library.MODULES if f"  {module} #(" in whole]
     return "\n".join([whole, *used])
 

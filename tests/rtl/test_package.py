@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from rtl.dma.registers import DmaRegisters
 from rtl.generate.package import folder
 from rtl.generate.package.constraints import constraints
 from rtl.generate.package.core import core
-from rtl.generate.package.data_sheet import PORTS, memories, port_text
+from rtl.generate.package.data_sheet import memories
 from rtl.generate.package.programming import programming
 from rtl.generate.sheet import banner
 from rtl.generate.verilog import convert
@@ -87,9 +86,7 @@ def test_memories_of_the_verilog() -> None:
     """Those of a unit of RAMs and ROMs, and of one of FIFOs."""
     config = Config(lanes=4, tokens=8, hidden=8, ffn=8, labels=2)
     parts = {"softmax": Softmax(4, 8), "registers": DmaRegisters(config, Bus())}
-    found = [
-        astuple(row) for name, part in parts.items() for row in memories(convert(part, name), name)
-    ]
+    found = [row for name, part in parts.items() for row in memories(convert(part, name), name)]
     assert found == [
         ("exp2_table0", "ROM", 2, 2, 256, 9),
         ("exp2_table1", "ROM", 2, 2, 256, 9),
@@ -100,13 +97,6 @@ def test_memories_of_the_verilog() -> None:
         ("logits", "FIFO", 1, 1, 511, 32),
         ("tokens", "FIFO", 1, 1, 511, 33),
     ]
-
-
-def test_every_port_has_one_meaning() -> None:
-    assert port_text("s_axi_wdata") == PORTS["s_axi_"]
-    assert port_text("trace_p") == PORTS["trace_"]
-    with pytest.raises(ValueError, match="the port other begins like 0 of clk, rst"):
-        port_text("other")
 
 
 def test_the_core_names_what_there_is() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from cli.errors import UserError
 from cli.options import version
 
 from rtl.dma.bus import Bus
@@ -34,31 +32,16 @@ PORTS = {
 """The purpose of a port, by the beginning of its name."""
 
 
-def port_text(name: str) -> str:
-    """The purpose of the port.
-
-    Raises
-    ------
-    ValueError
-        `PORTS` does not know it.
-    """
-    found = [text for start, text in PORTS.items() if name.startswith(start)]
-    if len(found) != 1:
-        raise UserError(f"the port {name} begins like {len(found)} of {', '.join(PORTS)}")
-    return found[0]
-
-
 def _ports(ports: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[object, ...]]:
     """Rows of the table; what a port is for stands where its group begins."""
     before = ""
     for name, facts in ports.items():
-        text = port_text(name)
+        text = next(text for start, text in PORTS.items() if name.startswith(start))
         yield name, facts["direction"], facts["width"], "" if text == before else text
         before = text
 
 
-@dataclasses.dataclass(frozen=True)
-class MemoryRow:
+class MemoryRow(NamedTuple):
     """A memory in the Verilog, as the table of the sheet has it.
 
     Attributes
@@ -157,8 +140,8 @@ def data_sheet(made: Generated, config: Config, *, bench: str, bus: Bus | None =
         Of an accelerator with DMA.
     """
     rows = memories(made.verilog, made.module)
-    sizes = [(*dataclasses.astuple(row), row.words * row.bits) for row in rows]
-    sizes.append(("total", *[""] * 5, sum(row.words * row.bits for row in rows)))
+    sizes: list[tuple[object, ...]] = [(*row, row.words * row.bits) for row in rows]
+    sizes += [("total", *[""] * 5, sum(row.words * row.bits for row in rows))]
     columns = ("part", "kind", "read ports", "read (cycles)", "words", "bits", "bits in all")
     return SHEET.format(
         module=made.module,
