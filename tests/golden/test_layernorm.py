@@ -54,8 +54,8 @@ def test_rows_equal_the_reference(hidden: int) -> None:
     z[15, -1] = 32767
     for shift, epsilon in ((15, 12345), (1, 1), (31, (1 << 50) - 1)):
         norm = Norm(
-            gamma=rng.integers(-32768, 32768, hidden).astype(np.int16),
-            beta=rng.integers(-(1 << 31), 1 << 31, hidden).astype(np.int32),
+            gamma=(rng.integers(-32768, 32768, hidden) >> max(15 - shift, 0)).astype(np.int16),
+            beta=(rng.integers(-(1 << 31), 1 << 31, hidden) >> max(16 - shift, 0)).astype(np.int32),
             shift=shift,
             epsilon=epsilon,
         )

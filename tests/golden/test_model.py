@@ -270,11 +270,15 @@ def test_the_bound_of_two_passes() -> None:
     """What an int8 operand may have is too much for a wide one."""
     wide = random_model(BERT, 0, Kind(precise=True))
     ffn = wide.layers[0].ffn
-    room = (1 << 31) - 1 - int(128 * np.abs(ffn.down.weight[0].astype(int)).sum())
-    down = replace(ffn.down, bias=with_value(ffn.down.bias, 0, room))
-    message = r"layer\.0\.ffn\.down: 129 \* sum \|weight\| \+ \|bias\| \+ 1 is 2147"
+    most = (1 << 31) - 2 - int(129 * np.abs(ffn.down.weight[0].astype(int)).sum())
+    fits, beyond = (
+        layer(wide, ffn=replace(ffn, down=replace(ffn.down, bias=with_value(ffn.down.bias, 0, x))))
+        for x in (most, most + 1)
+    )
+    replace(wide, **fits)
+    message = r"layer\.0\.ffn\.down: 129 \* sum \|weight\| \+ \|bias\| \+ 1 is 2147483648; allow"
     with pytest.raises(ValueError, match=message):
-        replace(wide, **layer(wide, ffn=replace(ffn, down=down)))
+        replace(wide, **beyond)
 
 
 def test_the_largest_context_shift_still_runs() -> None:
