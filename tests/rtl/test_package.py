@@ -93,7 +93,7 @@ def test_memories_of_the_verilog() -> None:
         ("mask", "RAM", 1, 2, 8, 1),
         ("p", "RAM", 1, 2, 16, 32),
         ("row_scale.reciprocal.table_", "ROM", 1, 2, 128, 25),
-        ("scores", "RAM", 1, 2, 16, 65),
+        ("scores", "RAM", 1, 2, 16, 68),
         ("logits", "FIFO", 1, 1, 511, 32),
         ("tokens", "FIFO", 1, 1, 511, 33),
     ]
