@@ -33,15 +33,21 @@ compiled = compiler(Path(__file__).parents[1], nogil=True, error_model="numpy")
 
 
 @compiled
+def rounded(x: float, limit: float) -> float:
+    """saturate(floor(x + 0.5)) to -limit..limit - 1."""
+    y = np.floor(x + 0.5)
+    y = -limit if y < -limit else y
+    return limit - 1.0 if y > limit - 1.0 else y
+
+
+@compiled
 def requantize_to_codes(
     acc: np.ndarray, bias: np.ndarray, factor: np.ndarray, zero: float, out: np.ndarray
 ) -> None:
     """out = saturate(floor((acc + bias) * factor + 0.5), 8) + zero; [rows, channels]."""
     for row in range(acc.shape[0]):
         for c in range(acc.shape[1]):
-            y = np.floor((acc[row, c] + bias[c]) * factor[c] + 0.5)
-            y = -128.0 if y < -128.0 else y
-            y = 127.0 if y > 127.0 else y
+            y = rounded((acc[row, c] + bias[c]) * factor[c], 128.0)
             out[row, c] = y + zero
 
 
@@ -52,9 +58,7 @@ def requantize_by_table(
     """out = table[saturate(floor((acc + bias) * factor + 0.5), 8) + 128]."""
     for row in range(acc.shape[0]):
         for c in range(acc.shape[1]):
-            y = np.floor((acc[row, c] + bias[c]) * factor[c] + 0.5)
-            y = -128.0 if y < -128.0 else y
-            y = 127.0 if y > 127.0 else y
+            y = rounded((acc[row, c] + bias[c]) * factor[c], 128.0)
             out[row, c] = table[np.int32(y) + 128]
 
 
@@ -76,22 +80,17 @@ def gate_in_place(
     wide = low.size > 0
     for row in range(acc.shape[0]):
         for c in range(acc.shape[1]):
-            u = np.floor((acc[row, c] + bias[c]) * factor[c] + 0.5)
-            u = -32768.0 if u < -32768.0 else u
-            u = 32767.0 if u > 32767.0 else u
+            u = rounded((acc[row, c] + bias[c]) * factor[c], 32768.0)
             g = np.int32(high[row, c]) - zero
             if wide:
                 g = (g << LOW_BITS) + np.int32(low[row, c]) - zero
-            y = np.floor(g * u * scale + 0.5)
+            y = rounded(g * u * scale, 32768.0 if wide else 128.0)
             if wide:
-                y = -32768.0 if y < -32768.0 else y
                 x = np.int32(WIDE_MAX) if y > WIDE_MAX else np.int32(y)
                 half = (x + (1 << (LOW_BITS - 1))) >> LOW_BITS
                 high[row, c] = half + zero
                 low[row, c] = x - (half << LOW_BITS) + zero
             else:
-                y = -128.0 if y < -128.0 else y
-                y = 127.0 if y > 127.0 else y
                 high[row, c] = np.int32(y) + zero
 
 
@@ -113,19 +112,11 @@ def rotate_to_codes(
     for row in range(acc.shape[0]):
         t = row % length
         for c in range(0, out.shape[1], 2):
-            x = np.floor((acc[row, c] + bias[c]) * factor[c] + 0.5)
-            x = -32768.0 if x < -32768.0 else x
-            x = 32767.0 if x > 32767.0 else x
-            y = np.floor((acc[row, c + 1] + bias[c + 1]) * factor[c + 1] + 0.5)
-            y = -32768.0 if y < -32768.0 else y
-            y = 32767.0 if y > 32767.0 else y
+            x = rounded((acc[row, c] + bias[c]) * factor[c], 32768.0)
+            y = rounded((acc[row, c + 1] + bias[c + 1]) * factor[c + 1], 32768.0)
             pair = (c % size) >> 1
-            a = np.floor(x * cos[t, pair] - y * sin[t, pair] + 0.5)
-            a = -128.0 if a < -128.0 else a
-            out[row, c] = 127.0 if a > 127.0 else a
-            a = np.floor(y * cos[t, pair] + x * sin[t, pair] + 0.5)
-            a = -128.0 if a < -128.0 else a
-            out[row, c + 1] = 127.0 if a > 127.0 else a
+            out[row, c] = rounded(x * cos[t, pair] - y * sin[t, pair], 128.0)
+            out[row, c + 1] = rounded(y * cos[t, pair] + x * sin[t, pair], 128.0)
 
 
 @compiled
@@ -136,9 +127,7 @@ def add_residual(
     half = (1 << shift) >> 1
     for row in range(acc.shape[0]):
         for c in range(acc.shape[1]):
-            y = np.floor((acc[row, c] + bias[c]) * factor[c] + 0.5)
-            y = -32768.0 if y < -32768.0 else y
-            y = 32767.0 if y > 32767.0 else y
+            y = rounded((acc[row, c] + bias[c]) * factor[c], 32768.0)
             z = ((np.int32(x16[row, c]) + half) >> shift) + np.int32(y)
             x16[row, c] = min(max(z, -32768), 32767)
 
@@ -181,13 +170,9 @@ def softmax(
             for q in range(queries):
                 row = acc[b, h, q]
                 for k in range(keys):
-                    t = np.floor(row[k] * factor + 0.5)
-                    t = -32768.0 if t < -32768.0 else t
-                    t = 32767.0 if t > 32767.0 else t
+                    t = rounded(row[k] * factor, 32768.0)
                     if biased:
-                        t += position_bias[h, k - q + centre]
-                        t = -32768.0 if t < -32768.0 else t
-                        t = 32767.0 if t > 32767.0 else t
+                        t = rounded(t + position_bias[h, k - q + centre], 32768.0)
                     scores[k] = np.int32(t) if valid[k] else MASKED
                 for k in range(min(max(q - before, 0), keys)):
                     scores[k] = MASKED
@@ -229,9 +214,7 @@ def scale_context(acc: np.ndarray, row_factor: np.ndarray, zero: float, out: np.
             for h in range(heads):
                 factor = row_factor[b, h, q]
                 for c in range(size):
-                    y = np.floor(acc[b, h, q, c] * factor + 0.5)
-                    y = -128.0 if y < -128.0 else y
-                    y = 127.0 if y > 127.0 else y
+                    y = rounded(acc[b, h, q, c] * factor, 128.0)
                     out[b, q, h, c] = y + zero
 
 
@@ -277,15 +260,11 @@ def layernorm(
         mean = np.float64(s1)
         for c in range(hidden):
             n = np.floor((hidden * line[c] - mean) * factor + 0.5)
-            y = np.floor((n * gamma[c] + beta[c]) * scale + 0.5)
-            y = -32768.0 if y < -32768.0 else y
-            line[c] = 32767.0 if y > 32767.0 else y
+            line[c] = rounded((n * gamma[c] + beta[c]) * scale, 32768.0)
         for c in range(hidden):
             x16[row, c] = np.int32(line[c])
         for c in range(hidden):
-            y = np.floor(line[c] * operand_scale[c] + 0.5)
-            y = -128.0 if y < -128.0 else y
-            y = 127.0 if y > 127.0 else y
+            y = rounded(line[c] * operand_scale[c], 128.0)
             x8[row, c] = np.int32(y) + zero
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 
 from cli.errors import UserError
 
 from rtl.compile.program import Program
-from rtl.interface.command import DESCRIPTOR_BYTES, descriptor_bytes, encode
+from rtl.interface.command import sealed
 from rtl.interface.isa import FIELDS, Opcode
 
 
@@ -56,7 +55,7 @@ class Edit(list[Piece]):
         super().__init__(
             Piece(
                 step.name,
-                bytearray(encode(self.width, step.opcode, step.flags, **step.values)),
+                bytearray(step.body(self.width)),
                 bytearray(step.payload + bytes(-len(step.payload) % self.width)),
             )
             for step in program.steps
@@ -67,11 +66,4 @@ class Edit(list[Piece]):
         return next(piece for piece in self if piece.name == name)
 
     def __bytes__(self) -> bytes:
-        stream, crc = bytearray(), 0
-        padding = bytes(descriptor_bytes(self.width) - DESCRIPTOR_BYTES)
-        for piece in self:
-            crc = zlib.crc32(piece.body, crc)
-            seal = crc.to_bytes(4, "little") + padding
-            stream += piece.body + seal + piece.payload
-            crc = zlib.crc32(piece.payload, zlib.crc32(seal, crc))
-        return bytes(stream)
+        return sealed(self.width, ((piece.body, piece.payload) for piece in self))

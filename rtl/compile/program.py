@@ -22,7 +22,15 @@ from rtl.compile.packing import (
     rotary_planes,
     weights,
 )
-from rtl.interface.command import MAGIC, TABLE_BYTES, VERSION, Stream, bank_address, window_field
+from rtl.interface.command import (
+    MAGIC,
+    TABLE_BYTES,
+    VERSION,
+    bank_address,
+    encode,
+    sealed,
+    window_field,
+)
 from rtl.interface.config import Config, ceil_div
 from rtl.interface.isa import NO_FLAGS, Flag, Opcode
 from rtl.interface.mechanisms import needs
@@ -47,6 +55,10 @@ class Step:
     flags: Flag
     values: dict[str, int]
     payload: bytes = b""
+
+    def body(self, width: int) -> bytes:
+        """The descriptor without its CRC, in a stream of words of `width` bytes."""
+        return encode(width, self.opcode, self.flags, **self.values)
 
 
 @dataclass(frozen=True)
@@ -77,11 +89,8 @@ class Program:
 
     def stream(self) -> bytes:
         """model.bin: the command stream."""
-        stream = Stream(self.config.stream_width)
-        for step in self.steps:
-            stream.descriptor(step.opcode, step.flags, **step.values)
-            stream.payload(step.payload)
-        return bytes(stream)
+        width = self.config.stream_width
+        return sealed(width, ((step.body(width), step.payload) for step in self.steps))
 
 
 def compile_model(model: Model, config: Config, *, whole_last_layer: bool = False) -> Program:

@@ -8,20 +8,15 @@ from amaranth.lib import wiring
 from rtl.interface.registers import REGISTERS, Register
 from rtl.primitives.members import Bundle, In, Out, Unit
 
-
-class AxiStream(wiring.Signature):
-    """An AXI4-Stream, from its source.
-
-    tlast is there if `last` asks for it.
-    """
-
-    def __init__(self, width: int, *, last: bool = False) -> None:
-        members = {"tdata": Out(width), "tvalid": Out(1), "tready": In(1)}
-        super().__init__(members | ({"tlast": Out(1)} if last else {}))
-
-
 ADDRESS_BITS = 7
 OKAY, SLVERR = 0, 2
+
+
+class AxiStream(Bundle):
+    """An AXI4-Stream, from its source."""
+
+    def __init__(self, width: int, *, last: bool = False) -> None:
+        super().__init__(tdata=Out(width), tvalid=Out(1), tready=In(1), tlast=Out(1, there=last))
 
 
 class AxiLite(Bundle):

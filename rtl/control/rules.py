@@ -41,7 +41,8 @@ class Rules(Unit):
         # A flag that this hardware does not have reads as 0.
         self._flags = {opcode: flags(self.flags, known.get(opcode, 0)) for opcode in Opcode}
         self._fields = {opcode: fields(opcode, self.fields) for opcode in Opcode}
-        self._tokens, self._gated = Signal(16), Signal()  # of the HEADER
+        self._tokens = Signal(16)  # of the HEADER
+        self._gated = Signal()
         # Every few rules have a register, so that the verdict is an OR of few signals.
         misplaced, exceeds = _few_by_few(self._format(m, known)), _few_by_few(self._limit())
         format_broken, limit_broken = Signal(len(misplaced)), Signal(len(exceeds))
@@ -58,14 +59,21 @@ class Rules(Unit):
         asks, norm, linear, attend = (
             self._flags[of] for of in (Opcode.HEADER, Opcode.NORM, Opcode.LINEAR, Opcode.ATTEND)
         )
-        begun, computed, tabled = Signal(), Signal(), Signal()
+        begun = Signal()
+        computed = Signal()  # a LINEAR with LOGITS was there
+        tabled = Signal()
         summed = Signal()  # X16 and X8 hold something
-        waiting, waiting_narrow = Signal(), Signal()  # a NORM waits for its sum; of row tile 0
+        waiting = Signal()  # a NORM waits for its sum
+        waiting_narrow = Signal()  # of row tile 0 alone
         narrow = Signal()  # the latest sum is one of row tile 0 alone
-        stored, shifted = Signal(), Signal()  # the latest NORM wrote X16; has SHIFTS
+        stored = Signal()  # the latest NORM wrote X16
+        shifted = Signal()  # it has SHIFTS
         read = Signal()  # a LINEAR has read X8 since that NORM
-        biased, windowed, rotary = Signal(), Signal(), Signal()  # what the HEADER announced
-        bias_due, rotary_due = Signal(), Signal()  # what is still to come of it
+        biased = Signal()  # what the HEADER announced, and what is still to come of it
+        bias_due = Signal()
+        rotary = Signal()
+        rotary_due = Signal()
+        windowed = Signal()
         with m.If(self.accept):
             with m.Switch(self.opcode):
                 with m.Case(Opcode.HEADER):
@@ -74,8 +82,8 @@ class Rules(Unit):
                         self._tokens.eq(header.tokens),
                         self._gated.eq(asks.gated),
                         windowed.eq(asks.window),
-                        Cat(biased, bias_due).eq(asks.bias.replicate(2)),
-                        Cat(rotary, rotary_due).eq(asks.rotary.replicate(2)),
+                        *(of.eq(asks.bias) for of in (biased, bias_due)),
+                        *(of.eq(asks.rotary) for of in (rotary, rotary_due)),
                     ]
                 with m.Case(Opcode.BIAS):
                     m.d.sync += bias_due.eq(0)

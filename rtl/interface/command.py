@@ -26,7 +26,7 @@ byte i of a word belongs to channel i, so the format is the same for every N.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from cli.errors import UserError
@@ -44,6 +44,8 @@ from rtl.interface.isa import (
     flags_byte,
     flags_of,
 )
+
+Bytes = bytes | bytearray
 
 DESCRIPTOR_BYTES = 32
 FIELD_BYTES = 26
@@ -136,36 +138,19 @@ def encode(width: int, opcode: Opcode, flags: Flag = NO_FLAGS, **values: int) ->
     return bytes(body.ljust(2 + FIELD_BYTES, b"\0"))
 
 
-class Stream:
-    """A command stream under construction; `bytes()` of it is the stream.
+def sealed(width: int, parts: Iterable[tuple[Bytes, Bytes]]) -> bytes:
+    """The stream, in words of `width` bytes, of what `encode` gives and the payload behind each.
 
-    Parameters
-    ----------
-    width
-        Bytes of a word, M. Descriptors and payloads are padded with zeros to whole words.
+    Both are padded with zeros to whole words; a descriptor gets its CRC.
     """
-
-    def __init__(self, width: int) -> None:
-        self.width = width
-        self._data = bytearray()
-        self._crc = 0
-
-    def _append(self, data: bytes) -> None:
-        self._data += data
-        self._crc = zlib.crc32(data, self._crc)
-
-    def descriptor(self, opcode: Opcode, flags: Flag = NO_FLAGS, **values: int) -> None:
-        """Append a descriptor with its CRC."""
-        self._append(encode(self.width, opcode, flags, **values))
-        self._append(self._crc.to_bytes(4, "little"))
-        self._append(bytes(descriptor_bytes(self.width) - DESCRIPTOR_BYTES))
-
-    def payload(self, data: bytes) -> None:
-        """Append parameters, weights or a table, padded to whole words."""
-        self._append(data + bytes(-len(data) % self.width))
-
-    def __bytes__(self) -> bytes:
-        return bytes(self._data)
+    data, crc = bytearray(), 0
+    padding = bytes(descriptor_bytes(width) - DESCRIPTOR_BYTES)
+    for body, payload in parts:
+        crc = zlib.crc32(body, crc)
+        behind = crc.to_bytes(4, "little") + padding + payload + bytes(-len(payload) % width)
+        crc = zlib.crc32(behind, crc)
+        data += body + behind
+    return bytes(data)
 
 
 class Descriptor(NamedTuple):

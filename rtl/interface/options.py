@@ -70,10 +70,10 @@ def given(options: argparse.Namespace) -> dict[str, Any]:
 def options_of(config: Config, plain: Config | None = None) -> list[str]:
     """The words of a command line of which `config_of` makes `config`.
 
-    A choice that `plain` has too is left out; without `plain`, one that is None or False, and no
-    heads of a position bias or pairs of rotary positions.
+    A choice that `plain` has too is left out; without `plain`, one that is None, and a mechanism
+    that there is not.
     """
-    known = plain.as_dict() if plain else {"bias_heads": 0, "rotary_pairs": 0}
+    known = plain.as_dict() if plain else {one.name: 0 for one in MECHANISMS}
     words = []
     for name, value in config.as_dict().items():
         if value is None or value is False or (name in known and value == known[name]):

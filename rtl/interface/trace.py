@@ -8,12 +8,12 @@ from __future__ import annotations
 from enum import IntEnum
 
 from amaranth.hdl import signed, unsigned
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import Out
+from amaranth.lib import data
 
 from rtl.interface.config import Config
 from rtl.interface.tile import address_bits
 from rtl.interface.word import int8_word, int16_word
+from rtl.primitives.members import Bundle, Out
 
 
 def sum_bits(tokens: int) -> int:
@@ -30,7 +30,7 @@ class Stall(IntEnum):
     WEIGHTS   the weight tile or the embedding rows are not loaded.
     NORM      the row tile is not normalised.
     SOFTMAX   the softmax has not finished.
-    DRAIN     the tile is shorter than N and the array still drains.
+    DRAIN     the tile is shorter than what the array still drains, up to M columns.
     """
 
     NONE = 0
@@ -41,113 +41,76 @@ class Stall(IntEnum):
     DRAIN = 5
 
 
-class Activity(wiring.Signature):
-    """Activity of the array, for counters.
-
-    Members
-    -------
-    active : Out
-        An operand is read in this cycle.
-    operation : Out
-        Its descriptor's index in the stream, modulo 256; valid with active.
-    stall : Out
-        Why none will be in the next.
-    """
+class Activity(Bundle):
+    """Activity of the array, for counters."""
 
     def __init__(self) -> None:
-        super().__init__({"active": Out(1), "operation": Out(8), "stall": Out(Stall)})
+        super().__init__(
+            active=Out(1, "An operand is read in this cycle."),
+            operation=Out(
+                8, "Its descriptor's index in the stream, modulo 256; valid with active."
+            ),
+            stall=Out(Stall, "Why none will be in the next."),
+        )
 
 
-class SoftmaxTrace(wiring.Signature):
-    """Members
-    -------
-    p_en, p_key, p : Out
-        A word of p as it is written.
-    row_en, max, sum : Out
-        Maximum and sum of all lanes, once a pass.
-    """
+class SoftmaxTrace(Bundle):
+    """What the softmax writes."""
 
     def __init__(self, lanes: int, tokens: int) -> None:
         super().__init__(
-            {
-                "p_en": Out(1),
-                "p_key": Out(range(tokens)),
-                "p": Out(data.ArrayLayout(unsigned(8), lanes)),
-                "row_en": Out(1),
-                "max": Out(int16_word(lanes)),
-                "sum": Out(data.ArrayLayout(unsigned(sum_bits(tokens)), lanes)),
-            }
+            p_en=Out(1, "A word of p as it is written."),
+            p_key=Out(range(tokens), ...),
+            p=Out(data.ArrayLayout(unsigned(8), lanes), ...),
+            row_en=Out(1, "Maximum and sum of all lanes, once a pass."),
+            max=Out(int16_word(lanes), ...),
+            sum=Out(data.ArrayLayout(unsigned(sum_bits(tokens)), lanes), ...),
         )
 
 
-class AttentionTrace(wiring.Signature):
-    """`SoftmaxTrace`, and what the epilogue gives.
-
-    Members
-    -------
-    bank_en, bank_address, bank : Out
-        A write of the activation banks. With c ways the address is c times that within the way, and
-        the way's number.
-    score_en, score_key, score : Out
-        A column of scores.
-    """
+class AttentionTrace(Bundle):
+    """`SoftmaxTrace`, and what the epilogue gives."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(
-            {
-                "bank_en": Out(1),
-                "bank_address": Out(address_bits(config) + config.way_bits),
-                "bank": Out(int8_word(config.lanes)),
-                "score_en": Out(1),
-                "score_key": Out(range(config.tokens)),
-                "score": Out(int16_word(config.lanes)),
-                **SoftmaxTrace(config.lanes, config.tokens).members,
-            }
+            bank_en=Out(
+                1,
+                "A write of the activation banks. With c ways the address is c times that within"
+                " the way, and the way's number.",
+            ),
+            bank_address=Out(address_bits(config) + config.way_bits, ...),
+            bank=Out(int8_word(config.lanes), ...),
+            score_en=Out(1, "A column of scores."),
+            score_key=Out(range(config.tokens), ...),
+            score=Out(int16_word(config.lanes), ...),
+            **SoftmaxTrace(config.lanes, config.tokens).members,
         )
 
 
-class NormTrace(wiring.Signature):
-    """Members
-    -------
-    norm_en, norm_address, norm, norm8 : Out
-        A normalised word: what X16 and X8 get.
-    """
+class NormTrace(Bundle):
+    """What the normalizer writes."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(
-            {
-                "norm_en": Out(1),
-                "norm_address": Out(range(config.x_words)),
-                "norm": Out(int16_word(config.lanes)),
-                "norm8": Out(int8_word(config.lanes)),
-            }
+            norm_en=Out(1, "A normalised word: what X16 and X8 get."),
+            norm_address=Out(range(config.x_words), ...),
+            norm=Out(int16_word(config.lanes), ...),
+            norm8=Out(int8_word(config.lanes), ...),
         )
 
 
-class Trace(wiring.Signature):
-    """`AttentionTrace`, `NormTrace`, `Activity`, and the epilogue's other writes.
-
-    Members
-    -------
-    x_en, x_address, x : Out
-        A sum written to X16.
-    logit_en, logit_index, logit : Out
-        A logit, of lane 0.
-    active, operation, stall : Out
-        See `Activity`.
-    """
+class Trace(Bundle):
+    """`AttentionTrace`, `NormTrace`, `Activity`, and the epilogue's other writes."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(
-            {
-                **AttentionTrace(config).members,
-                **NormTrace(config).members,
-                "x_en": Out(1),
-                "x_address": Out(address_bits(config)),
-                "x": Out(int16_word(config.lanes)),
-                "logit_en": Out(1),
-                "logit_index": Out(range(config.labels * config.gathered_tiles)),
-                "logit": Out(signed(32)),
-                **Activity().members,
-            }
+            **AttentionTrace(config).members,
+            **NormTrace(config).members,
+            x_en=Out(1, "A sum written to X16."),
+            x_address=Out(address_bits(config), ...),
+            x=Out(int16_word(config.lanes), ...),
+            logit_en=Out(1, "A logit, of lane 0."),
+            logit_index=Out(range(config.labels * config.gathered_tiles), ...),
+            logit=Out(signed(32), ...),
+            **Activity().members,
         )

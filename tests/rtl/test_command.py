@@ -18,9 +18,9 @@ from rtl.interface.command import (
     FIELD_BYTES,
     MAGIC,
     VERSION,
-    Stream,
     decode,
     encode,
+    sealed,
     walked_keys,
     window_field,
 )
@@ -45,10 +45,8 @@ HEADER: dict[str, Any] = {
 
 def short(lanes: int = 4, **changes: int) -> bytearray:
     """HEADER and END."""
-    stream = Stream(lanes)
-    stream.descriptor(Opcode.HEADER, **HEADER | {"lanes": lanes} | changes)
-    stream.descriptor(Opcode.END)
-    return bytearray(bytes(stream))
+    header = encode(lanes, Opcode.HEADER, **HEADER | {"lanes": lanes} | changes)
+    return bytearray(sealed(lanes, [(header, b""), (encode(lanes, Opcode.END), b"")]))
 
 
 def with_lanes(lanes: int) -> bytearray:

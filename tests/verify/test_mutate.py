@@ -120,7 +120,7 @@ def test_what_changes_no_output_is_silent() -> None:
 
 
 def test_units_are_built_with_the_options_of_the_hardware() -> None:
-    given = "accelerator --precise --bias-heads 2 --windows --gated --rotary-pairs 8"
+    given = "accelerator --precise --bias-heads 2 --gated --rotary-pairs 8"
     options = command._parser().parse_args(given.split())
     found = bench.configuration("accelerator", 4, **mechanisms_of(options))
     assert found == Config(
