@@ -135,9 +135,7 @@ def test_the_c_driver_on_a_cpu(standard: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_review_on_the_simulated_board(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_review_on_the_simulated_board(tmp_path, capsys):
     write_sample(tmp_path)
     words = ["--quantized", str(tmp_path / "model"), "--lanes", "4", "--review", "the film was bad"]
     assert simulation.main(words) == 0

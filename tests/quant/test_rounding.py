@@ -69,9 +69,7 @@ def test_the_codes_are_those_of_the_paper(channels: int) -> None:
 
 
 @pytest.mark.parametrize("columns", [1, 7, 1000])
-def test_columns_that_go_together_change_no_code(
-    columns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_that_go_together_change_no_code(columns, monkeypatch):
     weight = np.random.default_rng(2).uniform(-127, 127, (40, 90))
     h = moments_of(correlated(500, 90, 3)).matrix()
     expected = joint_codes(weight, h)

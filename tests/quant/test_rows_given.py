@@ -1,6 +1,5 @@
 """Files of rows that a user's own front end made, as models/export_sound.py has it for sound."""
 
-import json
 import runpy
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from quant.foreign.checkpoint import load
 from quant.images.data import read_rows
 from quant.model import float_model
 from quant.model.spec import EMBEDDING, CheckpointError, InputError
-from tests.quant import tiny
+from tests.quant import tiny, zoo
 
 ROOT = Path(__file__).resolve().parents[2]
 HIDDEN, MOST = 12, 9
@@ -78,18 +77,11 @@ SOUNDS: dict[str, Callable[[], tuple[Any, Any, Any, tuple[Any, ...]]]] = {
 def every_row(folder: Path) -> None:
     """The checkpoint with the encoder's own channels as the outputs of each row."""
     file = folder / "model.safetensors"
-    hidden = json.loads((folder / "config.json").read_text())["hidden_size"]
+    hidden = tiny.json_of(folder / "config.json")["hidden_size"]
     head = {"classifier.weight": np.eye(hidden), "classifier.bias": np.zeros(hidden)}
     save_file(load_file(file) | {n: x.astype(np.float32) for n, x in head.items()}, file)
     labels = {str(i): f"channel {i}" for i in range(hidden)}
-    change(folder, pooling="none", id2label=labels)
-
-
-def change(folder: Path, **fields: Any) -> None:
-    """A field of None is taken out."""
-    config = json.loads((folder / "config.json").read_text()) | fields
-    kept = {name: value for name, value in config.items() if value is not None}
-    (folder / "config.json").write_text(json.dumps(kept))
+    zoo.change(folder, pooling="none", id2label=labels)
 
 
 @pytest.mark.parametrize("kind", SOUNDS)
