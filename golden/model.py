@@ -7,7 +7,6 @@ that a model which exists satisfies every bound on which the formats of docs/num
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from operator import index
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -55,8 +54,10 @@ TURNS = Within(-ROTARY_ONE, ROTARY_ONE, np.int16, 2)
 _hints = cache(get_type_hints)
 
 
-def _wrong(name: str, value: Any, allowed: Any) -> UserError:
-    return UserError(f"{name} is {value}; allowed {allowed}")
+def _hold(true: Any, found: str, allowed: object) -> None:
+    """UserError of what was found unless it is true."""
+    if not true:
+        raise UserError(f"{found}; allowed {allowed}")
 
 
 def _check_fields(value: Any, prefix: str = "") -> None:
@@ -67,43 +68,43 @@ def _check_fields(value: Any, prefix: str = "") -> None:
             kind, limits = get_args(hint)
             if entry is not None or NoneType not in get_args(kind):
                 _check(name, entry, limits)
-        elif hint is bool and not isinstance(entry, bool):
-            raise _wrong(name, repr(entry), "True and False")
-        elif get_origin(hint) is Literal and entry not in get_args(hint):
+        elif hint is bool:
+            _hold(isinstance(entry, bool), f"{name} is {entry!r}", "True and False")
+        elif get_origin(hint) is Literal:
             *most, last = map(repr, get_args(hint))
-            raise _wrong(name, repr(entry), f"{', '.join(most)} and {last}")
+            _hold(entry in get_args(hint), f"{name} is {entry!r}", f"{', '.join(most)} and {last}")
 
 
 def _check(name: str, value: Any, limits: Within) -> None:
     low, high, dtype = limits.low, limits.high, limits.dtype
     if dtype is None:
-        try:
-            index(value)
-        except TypeError:
-            raise _wrong(name, repr(value), f"integers {low}..{high}") from None
-        if isinstance(value, bool) or not low <= value <= high:
-            raise _wrong(name, value, f"{low}..{high}")
+        whole = isinstance(value, int | np.integer)
+        _hold(whole, f"{name} is {value!r}", f"integers {low}..{high}")
+        fits = not isinstance(value, bool) and low <= value <= high
+        _hold(fits, f"{name} is {value}", f"{low}..{high}")
         return
-    if not isinstance(value, np.ndarray) or value.dtype != dtype:
-        found = getattr(value, "dtype", type(value).__name__)
-        raise _wrong(name, found, f"an array of {np.dtype(dtype)}")
-    if value.ndim != limits.dimensions or value.size == 0:
-        allowed = f"{limits.dimensions} dimensions, none of them 0"
-        raise UserError(f"{name} has shape {value.shape}; allowed {allowed}")
+    found = getattr(value, "dtype", type(value).__name__)
+    fits = isinstance(value, np.ndarray) and found == dtype
+    _hold(fits, f"{name} is {found}", f"an array of {np.dtype(dtype)}")
+    fits, allowed = (
+        value.size and value.ndim == limits.dimensions,
+        f"{limits.dimensions} dimensions",
+    )
+    _hold(fits, f"{name} has shape {value.shape}", f"{allowed}, none of them 0")
     for extreme in (value.argmin(), value.argmax()):
-        if not low <= value.flat[extreme] <= high:
-            place = ", ".join(str(i) for i in np.unravel_index(extreme, value.shape))
-            raise _wrong(f"{name}[{place}]", value.flat[extreme], f"{low}..{high}")
+        place = ", ".join(map(str, np.unravel_index(extreme, value.shape)))
+        found = value.flat[extreme]
+        _hold(low <= found <= high, f"{name}[{place}] is {found}", f"{low}..{high}")
 
 
 def _check_shape(name: str, array: np.ndarray | None, shape: tuple[int, ...]) -> None:
-    if array is not None and array.shape != shape:
-        raise UserError(f"{name} has shape {array.shape}; allowed {shape}")
+    if array is not None:
+        _hold(array.shape == shape, f"{name} has shape {array.shape}", shape)
 
 
 def _check_both_or_none(value: Any, first: str, second: str) -> None:
-    if (getattr(value, first) is None) != (getattr(value, second) is None):
-        raise UserError(f"one of {first} and {second} is None; allowed both or none")
+    both = (getattr(value, first) is None) == (getattr(value, second) is None)
+    _hold(both, f"one of {first} and {second} is None", "both or none")
 
 
 def _weight_sums(weight: np.ndarray) -> np.ndarray:
@@ -144,12 +145,11 @@ class Shape:
         _check("shape.position_offset", self.position_offset, Within(0, self.positions - 1))
         if self.kv_heads is not None:
             _check("shape.kv_heads", self.kv_heads, Within(1, self.heads - 1))
-            if self.heads % self.kv_heads:
-                allowed = f"divisors of shape.heads, {self.heads}, and None"
-                raise _wrong("shape.kv_heads", self.kv_heads, allowed)
-        if self.norm == "post" and not self.embedding_norm:
-            allowed = "is True where shape.norm is 'post', whose first layer reads its output"
-            raise _wrong("shape.embedding_norm", False, allowed)
+            allowed = f"divisors of shape.heads, {self.heads}, and None"
+            divides = self.heads % self.kv_heads == 0
+            _hold(divides, f"shape.kv_heads is {self.kv_heads}", allowed)
+        allowed = "is True where shape.norm is 'post', whose first layer reads its output"
+        _hold(self.embedding_norm or self.norm == "pre", "shape.embedding_norm is False", allowed)
 
     @property
     def inner(self) -> int:
@@ -187,25 +187,19 @@ class Linear:
     def __post_init__(self) -> None:
         _check_fields(self)
         out, inputs = self.weight.shape
-        if inputs > LENGTH_MAX:
-            raise UserError(f"weight has {inputs} inputs; allowed 1..{LENGTH_MAX}")
-        for name in ("bias", "m", "s"):
-            _check_shape(name, getattr(self, name), (out,))
+        _hold(inputs <= LENGTH_MAX, f"weight has {inputs} inputs", f"1..{LENGTH_MAX}")
+        for name, size in {"bias": out, "m": out, "s": out, "table": 256, "table_low": 256}.items():
+            _check_shape(name, getattr(self, name), (size,))
         bound = 128 * _weight_sums(self.weight) + np.abs(self.bias.astype(np.int64))
         worst = int(bound.argmax())
-        if bound[worst] > ~INT32:
-            name = f"channel {worst}: 128 * sum |weight| + |bias|"
-            raise _wrong(name, bound[worst], f"0..{~INT32}, or the accumulator may overflow int32")
+        found = f"channel {worst}: 128 * sum |weight| + |bias| is {bound[worst]}"
+        _hold(bound[worst] <= ~INT32, found, f"0..{~INT32}, or the accumulator may overflow int32")
         _check_both_or_none(self, "m", "s")
-        for name in ("table", "table_low"):
-            _check_shape(name, getattr(self, name), (256,))
         if self.table_low is not None:
-            if self.table is None:
-                raise UserError("table_low is an array and table None; allowed both or none")
-            below = np.flatnonzero((self.table == -128) & (self.table_low < 0))
-            if below.size:
-                allowed = "0..127 where table is -128, so that both together are an int16"
-                raise _wrong(f"table_low[{below[0]}]", self.table_low[below[0]], allowed)
+            _hold(self.table is not None, "table_low is an array and table None", "both or none")
+            allowed = "0..127 where table is -128, so that both together are an int16"
+            for code in np.flatnonzero((self.table == -128) & (self.table_low < 0)):
+                _hold(False, f"table_low[{code}] is {self.table_low[code]}", allowed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,15 +224,12 @@ class Norm:
         _check_fields(self)
         _check_shape("beta", self.beta, self.gamma.shape)
         _check_shape("operand_shifts", self.operand_shifts, self.gamma.shape)
-        if self.rms is not None and self.rms is not True:
-            raise _wrong("rms", repr(self.rms), "True and None")
-        if self.rms and len(self.gamma) > RMS_HIDDEN_MAX:
-            allowed = (
-                f"1..{RMS_HIDDEN_MAX} where rms is True, so that a normalised value is below 32"
-            )
-            raise UserError(f"gamma has {len(self.gamma)} channels; allowed {allowed}")
-        if self.wide and self.operand_shifts is not None:
-            raise _wrong("operand_shifts", "an array", "is None where wide is True")
+        _hold(self.rms is None or self.rms is True, f"rms is {self.rms!r}", "True and None")
+        most, why = RMS_HIDDEN_MAX, "where rms is True, so that a normalised value is below 32"
+        small = not self.rms or len(self.gamma) <= most
+        _hold(small, f"gamma has {len(self.gamma)} channels", f"1..{most} {why}")
+        narrow = not self.wide or self.operand_shifts is None
+        _hold(narrow, "operand_shifts is an array", "is None where wide is True")
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,8 +274,8 @@ class FeedForward:
     def __post_init__(self) -> None:
         _check_fields(self)
         _check_both_or_none(self, "gate", "gate_shift")
-        if self.gate is not None and self.up.table is not None:
-            raise _wrong("up.table", "an array", "is None beside a gate, which has it")
+        alone = self.gate is None or self.up.table is None
+        _hold(alone, "up.table is an array", "is None beside a gate, which has it")
 
     @property
     def activated(self) -> Linear:
@@ -324,8 +315,8 @@ class Window:
 
     def __post_init__(self) -> None:
         _check_fields(self)
-        if self.before is None and self.after is None:
-            raise UserError("before and after are None; allowed is one of them, or no window")
+        both = self.before is None and self.after is None
+        _hold(not both, "before and after are None", "is one of them, or no window")
 
 
 @dataclass(frozen=True, eq=False)
@@ -370,8 +361,7 @@ class Embedding:
         _check_shape("token_low", self.token_low, self.token.shape)
         _check_shape("position_low", self.position_low, self.position.shape)
         total, most = self.token_factor + self.position_factor, 256 if self.wide else 258
-        if total > most:
-            raise _wrong("token_factor + position_factor", total, f"2..{most}")
+        _hold(total <= most, f"token_factor + position_factor is {total}", f"2..{most}")
 
     @property
     def wide(self) -> bool:
@@ -412,8 +402,8 @@ class Model:
     def __post_init__(self) -> None:
         _check_fields(self)
         shape = self.shape
-        if len(self.layers) != shape.layers:
-            raise UserError(f"layers counts {len(self.layers)}; allowed {shape.layers}")
+        count = len(self.layers)
+        _hold(count == shape.layers, f"layers counts {count}", shape.layers)
         tables = max(shape.types, 1), shape.positions, shape.hidden
         _check_shape("embedding.token", self.embedding.token, (shape.vocabulary, shape.hidden))
         _check_shape("embedding.position", self.embedding.position, tables)
@@ -421,31 +411,31 @@ class Model:
             ("embedding.norm", self.embedding.norm, shape.embedding_norm),
             ("final_norm", self.final_norm, shape.norm == "pre"),
         ):
-            if (norm is not None) != wanted:
-                found, allowed = ("a norm", "None") if norm is not None else ("None", "a norm")
-                raise _wrong(name, found, f"is {allowed} for {shape}")
+            found, allowed = ("None", "a norm") if norm is None else ("a norm", "None")
+            _hold((found == "a norm") == wanted, f"{name} is {found}", f"is {allowed} for {shape}")
+        bare, allowed = (
+            shape.norm == "pre" and shape.embedding_norm,
+            "norm 'pre' with an embedding norm",
+        )
         for i, layer in enumerate(self.layers):
-            if layer.norm1 is None and (i or not (shape.norm == "pre" and shape.embedding_norm)):
-                allowed = "is that in layer 0 of norm 'pre' with an embedding norm"
-                raise _wrong(f"layer.{i}.norm1", None, allowed)
+            fits = layer.norm1 is not None or (bare and i == 0)
+            _hold(fits, f"layer.{i}.norm1 is None", f"is that in layer 0 of {allowed}")
         for name, norm in self.norms():
             _check_shape(f"{name}.gamma", norm.gamma, (shape.hidden,))
-        if self.projection is not None and (shape.norm == "pre" or self.inputs(0) > shape.hidden):
+        if self.projection is not None:
             found = f"projection reads {self.inputs(0)} channels with norm {shape.norm!r}"
             allowed = f"1..{shape.hidden}, those of the embedding's norm, with norm 'post'"
-            raise UserError(f"{found}; allowed {allowed}")
+            _hold(shape.norm == "post" and self.inputs(0) <= shape.hidden, found, allowed)
+        allowed = "is None: ffn.up, ffn.gate and hidden layers of the head alone have one"
         for name, linear, rows, columns in self._projections():
             _check_shape(f"{name}.weight", linear.weight, (rows, columns))
-            if linear.m is None:
-                raise _wrong(f"{name}.m", None, f"is an array of {rows}")
-            if linear.table is not None and not name.endswith((".up", ".gate")):
-                allowed = "is None: ffn.up, ffn.gate and hidden layers of the head alone have one"
-                raise _wrong(f"{name}.table", "an array", allowed)
+            _hold(linear.m is not None, f"{name}.m is None", f"is an array of {rows}")
+            fits = linear.table is None or name.endswith((".up", ".gate"))
+            _hold(fits, f"{name}.table is an array", allowed)
         if self.position_bias is not None:
             _check_shape("position_bias", self.position_bias, (shape.heads, 2 * shape.tokens - 1))
-            if shape.kv_heads is not None:
-                allowed = f"is None with {shape.kv_heads} heads of K and V for {shape.heads} of Q"
-                raise _wrong("position_bias", "an array", allowed)
+            allowed = f"is None with {shape.kv_heads} heads of K and V for {shape.heads} of Q"
+            _hold(shape.kv_heads is None, "position_bias is an array", allowed)
         self._check_rotary()
         self._check_head()
         self._check_context()
@@ -479,16 +469,11 @@ class Model:
 
     def norms(self) -> Iterator[tuple[str, Norm]]:
         """Every LayerNorm with its name, in the order of use."""
-        if self.embedding.norm is not None:
-            yield "embedding.norm", self.embedding.norm
+        every: list[tuple[str, Norm | None]] = [("embedding.norm", self.embedding.norm)]
         for i, layer in enumerate(self.layers):
-            if layer.norm1 is not None:
-                yield f"layer.{i}.norm1", layer.norm1
-            yield f"layer.{i}.norm2", layer.norm2
-        if self.final_norm is not None:
-            yield "final_norm", self.final_norm
-        if self.head_norm is not None:
-            yield "head_norm", self.head_norm
+            every += [(f"layer.{i}.norm1", layer.norm1), (f"layer.{i}.norm2", layer.norm2)]
+        every += [("final_norm", self.final_norm), ("head_norm", self.head_norm)]
+        return ((name, norm) for name, norm in every if norm is not None)
 
     def inputs(self, layer: int) -> int:
         """Channels that q, k and v of a layer read: H, or E of a factorised embedding."""
@@ -497,79 +482,80 @@ class Model:
         return self.projection.weight.shape[1]
 
     def _projections(self) -> Iterator[tuple[str, Linear, int, int]]:
-        hidden, inner, ffn = self.shape.hidden, self.shape.inner, self.shape.ffn
-        keys = self.shape.kv_inner
+        shape = self.shape
+        hidden, inner, keys, ffn = shape.hidden, shape.inner, shape.kv_inner, shape.ffn
         if self.projection is not None:
             yield "projection", self.projection, hidden, self.inputs(0)
         for i, layer in enumerate(self.layers):
-            attention = layer.attention
-            yield f"layer.{i}.attention.q", attention.q, inner, self.inputs(i)
-            yield f"layer.{i}.attention.k", attention.k, keys, self.inputs(i)
-            yield f"layer.{i}.attention.v", attention.v, keys, self.inputs(i)
-            yield f"layer.{i}.attention.o", attention.o, hidden, inner
+            its, name = layer.attention, f"layer.{i}"
+            for letter, linear, rows in (
+                ("q", its.q, inner),
+                ("k", its.k, keys),
+                ("v", its.v, keys),
+            ):
+                yield f"{name}.attention.{letter}", linear, rows, self.inputs(i)
+            yield f"{name}.attention.o", its.o, hidden, inner
             if layer.ffn.gate is not None:
-                yield f"layer.{i}.ffn.gate", layer.ffn.gate, ffn, hidden
-            yield f"layer.{i}.ffn.up", layer.ffn.up, ffn, hidden
-            yield f"layer.{i}.ffn.down", layer.ffn.down, hidden, ffn
+                yield f"{name}.ffn.gate", layer.ffn.gate, ffn, hidden
+            yield f"{name}.ffn.up", layer.ffn.up, ffn, hidden
+            yield f"{name}.ffn.down", layer.ffn.down, hidden, ffn
 
     def _check_rotary(self) -> None:
         shape, count = self.shape, len(self.rotary or ())
-        if self.rotary is not None and not 1 <= count <= ROTARY_TABLES_MAX:
-            raise UserError(f"rotary counts {count}; allowed 1..{ROTARY_TABLES_MAX}, or None")
+        fits = self.rotary is None or 1 <= count <= ROTARY_TABLES_MAX
+        _hold(fits, f"rotary counts {count}", f"1..{ROTARY_TABLES_MAX}, or None")
+        allowed = "is an even one with rotary positions, which turn pairs of channels"
         for j, table in enumerate(self.rotary or ()):
-            if shape.head_size % 2:
-                allowed = "is an even one with rotary positions, which turn pairs of channels"
-                raise _wrong("shape.head_size", shape.head_size, allowed)
+            _hold(shape.head_size % 2 == 0, f"shape.head_size is {shape.head_size}", allowed)
             _check_shape(f"rotary.{j}.cos", table.cos, (shape.tokens, shape.head_size // 2))
+        more = f" and 0..{count - 1}" if count else ", the model has no such table"
         for i, layer in enumerate(self.layers):
-            if layer.rotary is not None and not 0 <= layer.rotary < count:
-                more = f" and 0..{count - 1}" if count else ", the model has no such table"
-                raise _wrong(f"layer.{i}.rotary", layer.rotary, f"is None{more}")
+            fits = layer.rotary is None or 0 <= layer.rotary < count
+            _hold(fits, f"layer.{i}.rotary is {layer.rotary}", f"is None{more}")
 
     def _check_head(self) -> None:
-        if not self.head:
-            raise UserError("head has no layer; allowed one or more")
-        columns = self.shape.hidden
-        for j, linear in enumerate(self.head):
-            last = j == len(self.head) - 1
-            rows = self.shape.labels if last else linear.weight.shape[0]
+        _hold(self.head, "head has no layer", "one or more")
+        *hidden, logits = self.head
+        columns, last = self.shape.hidden, len(hidden)
+        for j, linear in enumerate(hidden):
+            rows = len(linear.weight)
             _check_shape(f"head.{j}.weight", linear.weight, (rows, columns))
-            if last and not (linear.m is None and linear.table is None):
-                raise UserError(f"head.{j} has m, s or a table; allowed none, it gives the logits")
-            if not last and linear.m is None:
-                raise _wrong(f"head.{j}.m", None, f"is an array of {rows}")
+            _hold(linear.m is not None, f"head.{j}.m is None", f"is an array of {rows}")
             columns = rows
-        before, hidden = self.head[-2].weight.shape[0] if self.head[1:] else 0, self.shape.hidden
-        if self.head_norm is not None and before != hidden:
-            raise UserError(f"head_norm has {before} channels before it; allowed {hidden}")
+        _check_shape(f"head.{last}.weight", logits.weight, (self.shape.labels, columns))
+        bare = logits.m is None and logits.table is None
+        _hold(bare, f"head.{last} has m, s or a table", "none, it gives the logits")
+        before = columns if hidden else 0
+        fits = self.head_norm is None or before == self.shape.hidden
+        _hold(fits, f"head_norm has {before} channels before it", self.shape.hidden)
 
     def _check_wide(self) -> None:
         if not self.precise:
             return
-        if self.projection is not None and self.embedding.norm and self.embedding.norm.wide:
-            raise _wrong("embedding.norm.wide", True, "is False before a projection")
+        norm = self.embedding.norm
+        fits = self.projection is None or norm is None or not norm.wide
+        _hold(fits, "embedding.norm.wide is True", "is False before a projection")
         head = [(f"head.{j}", linear) for j, linear in enumerate(self.head)]
         for name, linear in head:
-            if linear.table_low is not None:
-                raise _wrong(f"{name}.table_low", "an array", "only for ffn.up and ffn.gate")
+            fits = linear.table_low is None
+            _hold(fits, f"{name}.table_low is an array", "only for ffn.up and ffn.gate")
+        allowed = f"0..{~INT32} where operands have 16 bits, or the accumulator may overflow"
         for name, linear in [(name, x) for name, x, _, _ in self._projections()] + head:
             # The sum of the low halves gives half a weight each, and 1 by its floor.
             bias = np.abs(linear.bias.astype(np.int64))
             bound = int((129 * _weight_sums(linear.weight) + bias + 1).max())
-            if bound > ~INT32:
-                name = f"{name}: 129 * sum |weight| + |bias| + 1"
-                allowed = "where operands have 16 bits, or the accumulator may overflow"
-                raise _wrong(name, bound, f"0..{~INT32} {allowed}")
+            found = f"{name}: 129 * sum |weight| + |bias| + 1 is {bound}"
+            _hold(bound <= ~INT32, found, allowed)
 
     def _check_context(self) -> None:
         # The largest row of p sums to 255 a token; s_row = s + 16 + e - 15 must not exceed 47.
         s_max = SHIFT_MAX - 1 - ((255 * self.shape.tokens).bit_length() - 1)
+        found, pair = "mean_m or mean_s is", (self.mean_m, self.mean_s)
+        if self.shape.pooling == "mean":
+            _hold(None not in pair, f"{found} None", "are integers, pooling is 'mean'")
+            _check("mean_s", self.mean_s, Within(SHIFT_MIN, s_max))
+        else:
+            _hold(pair == (None, None), f"{found} given", "is None unless pooling is 'mean'")
         for i, layer in enumerate(self.layers):
             name = f"layer.{i}.attention.context_s"
             _check(name, layer.attention.context_s, Within(SHIFT_MIN, s_max))
-        if self.shape.pooling == "mean":
-            if self.mean_m is None or self.mean_s is None:
-                raise UserError("mean_m or mean_s is None; allowed are integers, pooling is 'mean'")
-            _check("mean_s", self.mean_s, Within(SHIFT_MIN, s_max))
-        elif self.mean_m is not None or self.mean_s is not None:
-            raise UserError("mean_m or mean_s is given; allowed is None unless pooling is 'mean'")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isqrt
+from typing import Any
 
 import numpy as np
 
@@ -58,12 +59,12 @@ class Kind:
 
     def fitting(self, shape: Shape) -> Kind:
         """This kind without what a model of the shape cannot have."""
-        return replace(self, **{name: getattr(Kind(), name) for name in self._unfit(shape)})
+        return replace(self, **{name: getattr(Kind, name) for name in self._unfit(shape)})
 
     def check(self, shape: Shape) -> None:
         """UserError where a model of the shape cannot have all of it."""
         for name, needed in self._unfit(shape).items():
-            allowed = f"{getattr(Kind(), name)} but for {needed}"
+            allowed = f"{getattr(Kind, name)} but for {needed}"
             raise UserError(f"{name} is {getattr(self, name)}; allowed {allowed}")
 
     def _unfit(self, shape: Shape) -> dict[str, str]:
@@ -75,8 +76,10 @@ class Kind:
             "rotary": (shape.head_size % 2 == 0, "an even head_size"),
             "first_norm": (pre and shape.embedding_norm, "norm 'pre' with an embedding norm"),
         }
-        own = {name for name in fits if getattr(self, name) != getattr(Kind(), name)}
-        return {name: need for name, (fit, need) in fits.items() if name in own and not fit}
+        return {name: need for name, (fit, need) in fits.items() if not fit and self._has(name)}
+
+    def _has(self, name: str) -> bool:
+        return bool(getattr(self, name) != getattr(Kind, name))
 
 
 def random_model(shape: Shape, seed: int, kind: Kind | None = None) -> Model:
@@ -85,23 +88,26 @@ def random_model(shape: Shape, seed: int, kind: Kind | None = None) -> Model:
     kind.check(shape)
     rng = np.random.default_rng(seed)
     model = _whole(rng, shape)
-    if kind.head_norm:
-        model = replace(model, head_norm=_norm(rng, shape.hidden))
-    if kind.gated:
-        model = with_gates(rng, model)
-    if kind.rms:
-        model = with_rms_norms(rng, model)
-    if kind.rotary:
-        model = turned(rng, model)
-    if not kind.first_norm:
-        model = replace(model, layers=(replace(model.layers[0], norm1=None), *model.layers[1:]))
-    if kind.embedding_size:
-        model = factorised(rng, model, kind.embedding_size)
-    if kind.precise:
-        model = widened(rng, model)
-    if kind.biased:
-        model = positioned(rng, model)
-    return limited(rng, model) if kind.windowed else model
+    changes: dict[str, Callable[[np.random.Generator, Model], Model]] = {
+        "head_norm": lambda rng, of: replace(of, head_norm=_norm(rng, shape.hidden)),
+        "gated": with_gates,
+        "rms": with_rms_norms,
+        "rotary": turned,
+        "first_norm": lambda _, of: replace(of, layers=_with_first(of, norm1=None)),
+        "embedding_size": lambda rng, of: factorised(rng, of, kind.embedding_size),
+        "precise": widened,
+        "biased": positioned,
+        "windowed": limited,
+    }
+    for name, change in changes.items():
+        if kind._has(name):
+            model = change(rng, model)
+    return model
+
+
+def _with_first(model: Model, **change: Any) -> tuple[Layer, ...]:
+    """The layers of the model with a changed first one."""
+    return replace(model.layers[0], **change), *model.layers[1:]
 
 
 def positioned(rng: np.random.Generator, model: Model) -> Model:
@@ -136,14 +142,17 @@ def turned(rng: np.random.Generator, model: Model) -> Model:
         cos[both], sin[both] = ROTARY_ONE, -ROTARY_ONE
         return Rotary(cos.astype(np.int16), sin.astype(np.int16))
 
+    def of_16_bits(of: Linear) -> Linear:
+        assert of.s is not None
+        return replace(of, s=of.s - FRACTION - 1)
+
     def layer(place: int, of: Layer) -> Layer:
         which = (place + first) % 3
         if which == 2:
             return of
-        attention = of.attention
-        q, k = (_scaled(x, 2 << FRACTION) for x in (attention.q, attention.k))
-        attention = replace(attention, q=q, k=k, score_s=attention.score_s + 2)
-        return replace(of, attention=attention, rotary=which)
+        its = of.attention
+        its = replace(its, q=of_16_bits(its.q), k=of_16_bits(its.k), score_s=its.score_s + 2)
+        return replace(of, attention=its, rotary=which)
 
     tables, first = (table(), table()), int(rng.integers(2))
     layers = tuple(layer(place, of) for place, of in enumerate(model.layers))
@@ -179,12 +188,6 @@ def with_rms_norms(rng: np.random.Generator, model: Model) -> Model:
     return _with_norms(model, norm)
 
 
-def _scaled(layer: Linear, times: int) -> Linear:
-    """The layer with results so many times as large, a power of two."""
-    assert layer.s is not None
-    return replace(layer, s=layer.s - (times.bit_length() - 1))
-
-
 def limited(rng: np.random.Generator, model: Model) -> Model:
     """The model with windows in three layers out of four, causal ones and small ones among them."""
 
@@ -215,14 +218,10 @@ def widened(rng: np.random.Generator, model: Model) -> Model:
         active, low = of.ffn.activated, _table(rng) if rng.integers(4) else None
         if low is not None:
             low[(active.table == -128) & (low < 0)] = 0
-        active = replace(active, table_low=low)
-        gated = of.ffn.gate is not None
-        return replace(
-            of, ffn=replace(of.ffn, gate=active) if gated else replace(of.ffn, up=active)
-        )
+        its: Any = {"up" if of.ffn.gate is None else "gate": replace(active, table_low=low)}
+        return replace(of, ffn=replace(of.ffn, **its))
 
-    projected = model.projection is not None
-    return _with_norms(model, norm, layer, embedding=not projected)
+    return _with_norms(model, norm, layer, embedding=model.projection is None)
 
 
 def _with_norms(
@@ -251,13 +250,10 @@ def _with_norms(
 
 def factorised(rng: np.random.Generator, model: Model, size: int) -> Model:
     """The model with an embedding of this many channels and a projection."""
-    hidden, attention = model.shape.hidden, model.layers[0].attention
-    inner, keys = model.shape.inner, model.shape.kv_inner
-    q, k, v = (_linear(rng, rows, size) for rows in (inner, keys, keys))
-    first = replace(model.layers[0], attention=replace(attention, q=q, k=k, v=v))
-    norm = model.embedding.norm
+    first, norm = model.layers[0].attention, model.embedding.norm
     assert norm is not None
-    narrow = np.arange(hidden) < size
+    q, k, v = _readers(rng, model.shape, size)
+    narrow = np.arange(model.shape.hidden) < size
     names = ("token", "position", "token_low", "position_low")
     tables = {name: getattr(model.embedding, name) for name in names}
     embedding = replace(
@@ -268,8 +264,8 @@ def factorised(rng: np.random.Generator, model: Model, size: int) -> Model:
     return replace(
         model,
         embedding=embedding,
-        layers=(first, *model.layers[1:]),
-        projection=_linear(rng, hidden, size, spread_out=256 * CODE_SPREAD),
+        layers=_with_first(model, attention=replace(first, q=q, k=k, v=v)),
+        projection=_linear(rng, model.shape.hidden, size, spread_out=256 * CODE_SPREAD),
     )
 
 
@@ -286,7 +282,7 @@ def _whole(rng: np.random.Generator, shape: Shape) -> Model:
         mean_s=mean_s,
         head=(
             _linear(rng, shape.hidden, shape.hidden, table=_table(rng)),
-            _logits(rng, shape.labels, shape.hidden),
+            replace(_linear(rng, shape.labels, shape.hidden), m=None, s=None),
         ),
     )
 
@@ -333,9 +329,10 @@ def _linear(
     )
 
 
-def _logits(rng: np.random.Generator, rows: int, columns: int) -> Linear:
-    layer = _linear(rng, rows, columns)
-    return Linear(weight=layer.weight, bias=layer.bias)
+def _readers(rng: np.random.Generator, shape: Shape, size: int) -> tuple[Linear, Linear, Linear]:
+    """q, k and v of an attention that reads so many channels."""
+    inner, keys = shape.inner, shape.kv_inner
+    return _linear(rng, inner, size), _linear(rng, keys, size), _linear(rng, keys, size)
 
 
 def _norm(rng: np.random.Generator, hidden: int) -> Norm:
@@ -383,17 +380,11 @@ def _embedding(rng: np.random.Generator, shape: Shape) -> Embedding:
 def _layer(rng: np.random.Generator, shape: Shape) -> Layer:
     hidden, inner, ffn = shape.hidden, shape.inner, shape.ffn
     branch = 256 * CODE_SPREAD  # the spread of the int16 residual stream after a norm
-    score_m, score_s = multiplier(SCORE_SPREAD, isqrt(shape.head_size * CODE_SPREAD**4))
-    context_m, context_s = multiplier(isqrt(16 * min(shape.tokens, 9)), 8)
     attention = Attention(
-        q=_linear(rng, inner, hidden),
-        k=_linear(rng, shape.kv_inner, hidden),
-        v=_linear(rng, shape.kv_inner, hidden),
-        o=_linear(rng, hidden, inner, spread_out=branch),
-        score_m=score_m,
-        score_s=score_s,
-        context_m=context_m,
-        context_s=context_s,
+        *_readers(rng, shape, hidden),
+        _linear(rng, hidden, inner, spread_out=branch),
+        *multiplier(SCORE_SPREAD, isqrt(shape.head_size * CODE_SPREAD**4)),
+        *multiplier(isqrt(16 * min(shape.tokens, 9)), 8),
         residual_shift=int(rng.integers(0, 2)),
     )
     return Layer(

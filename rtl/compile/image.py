@@ -178,20 +178,9 @@ def read_image(data: bytes) -> Image:
         )
     header = bytearray(data[: HEADER.size])
     struct.pack_into("<I", header, CRC_AT, 0)
-    (
-        _,
-        version,
-        _,
-        crc,
-        size,
-        stream_at,
-        stream_size,
-        rows_at,
-        rows_size,
-        row_bytes,
-        *_,
-        digest,
-    ) = HEADER.unpack(data[: HEADER.size])
+    fields = HEADER.unpack(data[: HEADER.size])
+    (version, _, crc, size), digest = fields[1:5], fields[-1]
+    stream_at, stream_size, rows_at, rows_size, row_bytes = fields[5:10]
     if zlib.crc32(header) != crc:
         raise ImageError("the image's header is damaged (CRC): write the image again")
     if version != FORMAT:

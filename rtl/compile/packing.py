@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from golden.model import Linear, Norm, Rotary
-from rtl.interface.command import BIAS_PLANES, NORM_PLANES, PARAMETER_PLANES, ROTARY_PLANES
+from rtl.interface.command import NORM_PLANES, PARAMETER_PLANES
 from rtl.interface.config import ceil_div
 
 IDENTITY_WEIGHT, IDENTITY_M, IDENTITY_S = 64, 1 << 15, 21
@@ -89,8 +89,7 @@ def bias_planes(table: np.ndarray, lanes: int, row_tiles: int) -> bytes:
     entries = np.zeros((heads, 2 * places), np.int16)
     most = min(longest, places)  # of all k - q between 1 - most and most - 1
     entries[:, places - most : places + most - 1] = table[:, longest - most : longest + most - 1]
-    planes = entries.astype("<i2")[:, :, None].view(np.uint8)
-    return planes.reshape(-1, lanes, BIAS_PLANES).swapaxes(1, 2).tobytes()
+    return _planes(entries, lanes)
 
 
 def rotary_planes(tables: Sequence[Rotary], lanes: int, row_tiles: int) -> bytes:
@@ -104,5 +103,10 @@ def rotary_planes(tables: Sequence[Rotary], lanes: int, row_tiles: int) -> bytes
     entries = np.zeros((2 * pairs.shape[1], places), np.int16)
     kept = pairs.reshape(len(pairs), -1)[:places]
     entries[:, : len(kept)] = kept.T
-    planes = entries.astype("<i2")[:, :, None].view(np.uint8)
-    return planes.reshape(-1, lanes, ROTARY_PLANES).swapaxes(1, 2).tobytes()
+    return _planes(entries, lanes)
+
+
+def _planes(entries: np.ndarray, lanes: int) -> bytes:
+    """Of each word of N values of 16 bits its low bytes, then its high bytes."""
+    words = entries.astype("<i2").reshape(-1, lanes, 1)
+    return words.view(np.uint8).swapaxes(1, 2).tobytes()

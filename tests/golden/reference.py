@@ -189,7 +189,7 @@ def ref_attention(
     length, d = len(x8), len(q[0]) // heads
     if rotary is not None:
         q, k = (ref_rotate(x, rotary, d) for x in (q, k))
-    names = ("scores", "p", "max", "sum", "row_m", "row_s")
+    names = ("scores", "max", "p", "sum", "row_m", "row_s")
     out: dict[str, list] = {"q": q, "k": k, "v": v} | {name: [] for name in names}
     context = [[0] * (heads * d) for _ in x8]
     for h in range(heads):
@@ -217,7 +217,7 @@ def ref_attention(
             for c in range(d):
                 acc = sum(p[key] * v[key][g * d + c] for key in range(length))
                 context[t][h * d + c] = ref_requantize(acc, m, s)
-            for name, value in zip(names, (scores, p, row_max, row_sum, m, s)):
+            for name, value in zip(names, (scores, row_max, p, row_sum, m, s)):
                 head[name].append(value)
         for name in names:
             out[name].append(head[name])

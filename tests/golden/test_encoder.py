@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,19 @@ from tests.tiers import quick
 from tests.zoo import FAMILIES, family
 
 BERT = zoo.model("bert-tiny", 0, layers=1, head_size=5, ffn=16, labels=3, positions=12)
+
+
+TYPES = {
+    r"layer\.\d+\.(sum|row_m|row_s)|logits": np.int32,
+    r"layer\.\d+\.p": np.uint8,
+    r".*\.(sum|norm|scores|max)": np.int16,
+    r".*": np.int8,
+}
+
+
+def kind_of(name: str) -> type:
+    """The type of that name of the trace, where no operand is wide."""
+    return next(kind for pattern, kind in TYPES.items() if re.fullmatch(pattern, name))
 
 
 @pytest.mark.parametrize("name", zoo.SHAPES)
@@ -27,12 +41,11 @@ def test_every_intermediate_equals_the_reference(name: str, tokens: int, kind: s
         trace: dict[str, np.ndarray] = {}
         logits = run(model, ids, types, attend, trace)
         expected = ref_run(model, ids.tolist(), types.tolist(), attend.tolist())
-        assert list(trace) == [key for key in trace if key in expected]
-        assert set(trace) == set(expected)
-        different = [key for key in trace if trace[key].tolist() != expected[key]]
-        assert different == []
-        assert logits.tolist() == expected["logits"]
-        assert logits.dtype == np.int32
+        assert list(trace) == list(expected)
+        assert [key for key in trace if trace[key].tolist() != expected[key]] == []
+        assert logits is trace["logits"]
+        wide = {} if "precise" in zoo.GOLDEN_KINDS[kind] else trace
+        assert [key for key in wide if trace[key].dtype != kind_of(key)] == []
 
 
 def test_odd_heads_ffn_and_labels_equal_the_reference() -> None:
@@ -42,39 +55,6 @@ def test_odd_heads_ffn_and_labels_equal_the_reference() -> None:
     run(model, [3, 1, 4, 1, 5, 9], trace=trace)
     expected = ref_run(model, [3, 1, 4, 1, 5, 9], [0] * 6, [True] * 6)
     assert [key for key in trace if trace[key].tolist() != expected[key]] == []
-
-
-TRACE_OF_BERT = {
-    "embedding.sum": (np.int16, (7, 12)),
-    "embedding.norm": (np.int16, (7, 12)),
-    "embedding.x8": (np.int8, (7, 12)),
-    "layer.0.q": (np.int8, (7, 10)),
-    "layer.0.k": (np.int8, (7, 10)),
-    "layer.0.v": (np.int8, (7, 10)),
-    "layer.0.scores": (np.int16, (2, 7, 7)),
-    "layer.0.max": (np.int16, (2, 7)),
-    "layer.0.p": (np.uint8, (2, 7, 7)),
-    "layer.0.sum": (np.int32, (2, 7)),
-    "layer.0.row_m": (np.int32, (2, 7)),
-    "layer.0.row_s": (np.int32, (2, 7)),
-    "layer.0.context": (np.int8, (7, 10)),
-    "layer.0.attention.sum": (np.int16, (7, 12)),
-    "layer.0.attention.norm": (np.int16, (7, 12)),
-    "layer.0.attention.x8": (np.int8, (7, 12)),
-    "layer.0.ffn.hidden": (np.int8, (7, 16)),
-    "layer.0.ffn.sum": (np.int16, (7, 12)),
-    "layer.0.ffn.norm": (np.int16, (7, 12)),
-    "layer.0.ffn.x8": (np.int8, (7, 12)),
-    "pooled": (np.int8, (12,)),
-    "head.0": (np.int8, (12,)),
-    "logits": (np.int32, (3,)),
-}
-
-
-def test_trace_has_the_names_types_and_shapes_of_the_contract() -> None:
-    trace: dict[str, np.ndarray] = {}
-    run(BERT, range(7), trace=trace)
-    assert {name: (value.dtype, value.shape) for name, value in trace.items()} == TRACE_OF_BERT
 
 
 def test_without_pooling_the_head_has_a_row_for_every_token() -> None:
@@ -89,23 +69,16 @@ def test_without_pooling_the_head_has_a_row_for_every_token() -> None:
     assert len(np.unique(logits, axis=0)) == 7
 
 
-def test_order_of_a_pre_norm_layer() -> None:
-    trace: dict[str, np.ndarray] = {}
-    run(zoo.model("pre-norm", 0, layers=2), [1, 2], trace=trace)
-    names = [name.removeprefix("layer.1.") for name in trace if name.startswith("layer.1.")]
-    assert names[:3] == ["attention.norm", "attention.x8", "q"]
-    assert names[-4:] == ["ffn.norm", "ffn.x8", "ffn.hidden", "ffn.sum"]
-    assert list(trace)[-5:] == ["final.norm", "final.x8", "pooled", "head.0", "logits"]
-    assert "embedding.norm" not in trace
-
-
 @pytest.mark.parametrize("pooling", ["first", "mean"])
-def test_padding_changes_nothing(pooling: str) -> None:
+def test_masked_tokens_change_nothing(pooling: str) -> None:
+    """Padding, and holes that hold any tokens."""
     model = zoo.model("bert-tiny", 2, pooling=pooling)
     ids = [7, 3, 9, 9, 1]
     padded = run(model, [*ids, *[0] * 6], attend=[1] * 5 + [0] * 6)
     assert padded.tolist() == run(model, ids).tolist()
     assert run(model, [*ids, *[0] * 6]).tolist() != padded.tolist()
+    one, other = (run(model, [7, x, 9, y, 1], attend=[1, 0, 1, 0, 1]) for x, y in ((3, 9), (5, 8)))
+    assert one.tolist() == other.tolist()
 
 
 def test_defaults_are_type_zero_and_no_mask() -> None:

@@ -37,20 +37,6 @@ def test_a_pair(x: int, y: int, cos: int, sin: int, turned: tuple[int, int]) -> 
     assert found.tolist() == [list(turned)]
 
 
-def test_the_place_in_the_table() -> None:
-    """Row by token, column by pair of the head; the same for every head; rows may be left over."""
-    cos = np.array([[ONE, ONE], [0, -ONE], [0, 0]], np.int16)
-    sin = np.array([[0, 0], [ONE, 0], [0, 0]], np.int16)
-    u = 128 * np.array([[1, 2, 3, 4, 5, 6, 7, 8]] * 2, np.int16)
-    found = rotate(u, Rotary(cos, sin), 4)
-    assert found.tolist() == [[1, 2, 3, 4, 5, 6, 7, 8], [-2, 1, -3, -4, -6, 5, -7, -8]]
-
-
-def test_the_ends_of_all_operands_stay_below_31_bits() -> None:
-    """The hardware's sum of two products has 32 bits."""
-    assert 2 * ONE << 15 < 1 << 31
-
-
 def test_random_models_turn_and_saturate() -> None:
     """By both tables; they have most codes, and few are the ends."""
     shape = zoo.shape("bert-tiny", layers=6, head_size=6)

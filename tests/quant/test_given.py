@@ -213,7 +213,7 @@ def test_other_commands_take_files(made: Made, tmp_path: Path, capsys: Any) -> N
     assert not any(full.rows[4 * full.row_bytes :])
     cut = [*made.common, "--text", str(made.file), "--unit", "layernorm"]
     assert vectors.main([*cut, "--out", str(tmp_path / "cut")]) == 0
-    assert cycles.main([*made.common, "--batch", "20", "--data", str(made.source)]) == 0
+    assert cycles.main(["texts", *made.common, "--batch", "20", "--data", str(made.source)]) == 0
 
 
 def test_rows_become_a_class_each(made: Made, tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_what_is_not_taken_is_refused(made: Made, capsys: Any) -> None:
     for main in (evaluate.main, run.main, regress.main, vectors.main):
         refused(main, common, NONE_AT_HAND)
     refused(embedding.main, common, "is a model of classification")
-    refused(cycles.main, [*common, "--batch", "20"], NONE_AT_HAND)
+    refused(cycles.main, ["texts", *common, "--batch", "20"], NONE_AT_HAND)
 
 
 @pytest.mark.slow
