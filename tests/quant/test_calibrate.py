@@ -73,7 +73,6 @@ def test_the_command_writes_a_model_that_loads(model, data, arguments, tmp_path,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "nowhere"], "no checkpoint directory nowhere: it must exist"),
         (["--model", "tiny", "--data", "imbd"], "no data set or file named 'imbd': give"),
         (["--model", "tiny", "--out", "tiny"], "--out tiny is a checkpoint, whose tokenizer would"),
         (["--remedies", "centre,magic"], "'magic' is no remedy: allowed auto, none, all, centre,"),

@@ -19,7 +19,6 @@ from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.quantized_model import QuantizedModel
 from quant.texts.data_file import Review
 from tests.ending import figures, refusal
-from tests.quant import tiny
 
 TEXTS = ["That movie was terrible!", "A wonderful film.", 'He said "so so".', "Not bad, not good."]
 Capture = pytest.CaptureFixture[str]
@@ -164,20 +163,16 @@ def test_a_bad_file_leaves_what_was_there(content, message, options, tmp_path, c
         ("--batch x.csv --pair good", "--pair belongs to one text"),
         ("good -o x.jsonl", "--out belongs to --batch"),
         ("--batch x.csv -o ./x.csv", "--out x.csv is the file that is read"),
-        ("good --quantized nowhere", "nowhere"),
-        ("good --model nowhere", "no checkpoint directory nowhere"),
         ("\u200b --quantized Q", "holds nothing that the vocabulary knows"),
         ("good --quantized Q --tokens 2", "leaves no room for the text"),
         ("good --quantized damaged", "quantized.npz: its SHA-256 is not the one in"),
         ("good --quantized names", "quantized.json cannot be used (2 labels are 'positive'"),
         ("good --quantized bare", "quantized.json cannot be used ('tensors'): calibrate again"),
-        ("good --quantized Q --model other", "was not made from other"),
     ],
 )
 def test_refusals(arguments, words, quantized_directory, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("x.csv").write_text("text\ngood\n")
-    tiny.write(Path("other"))
     damaged = copy(quantized_directory, Path("damaged")) / store.ARRAYS
     data = bytearray(damaged.read_bytes())
     data[1000] ^= 1

@@ -121,7 +121,6 @@ CLASSES = "is a model of classification, which does not serve here: use python -
         (embed.main, "empty.txt --quantized Q -o a.npy", "holds no text"),
         (embed.main, "good.txt --quantized Q -o a.txt", "must end in .npy or .jsonl"),
         (embed.main, "good.jsonl --quantized Q -o good.jsonl", "is the file that is read"),
-        (embed.main, "gone.txt --model M", "gone.txt"),
     ],
 )
 def test_refusals(

@@ -15,10 +15,7 @@ from golden.model import Model, Shape
 from golden.random import random_model
 from quant.calibrate import encode
 from quant.export import __main__ as c
-from quant.quantize.options import REMEDIES, Options
 from tests import zoo
-from tests.quant import tiny
-from tests.quant.test_quantize import VARIED, checkpoint, inputs
 from tests.tiers import quick
 
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
@@ -116,17 +113,7 @@ def test_the_longest_text_under_sanitizers(quantized_directory: Path, tmp_path: 
     assert answers(program, texts) == fast.run_batch(model, *zip(*texts)).tolist()
 
 
-@pytest.mark.parametrize("choices", quick(VARIED, 5))
-def test_remedies(choices: dict, tmp_path: Path) -> None:
-    """Centred, balanced and split channels are other integers in the same formulas."""
-    source = checkpoint(**choices)
-    quantized = tiny.quantized(source, inputs(20, 1, source.spec), Options(remedies=REMEDIES))
-    program = build(c.sources(quantized.model, quantized.info), tmp_path, "-O1")
-    texts = [(text.ids, text.types) for text in inputs(20, 2, source.spec)]
-    assert answers(program, texts) == expected(quantized.model, texts)
-
-
-@pytest.mark.parametrize(("name", "kinds"), quick(STRUCTURES, 2))
+@pytest.mark.parametrize(("name", "kinds"), quick(STRUCTURES, 4))
 def test_structures(name: str, kinds: dict[str, bool], tmp_path: Path) -> None:
     assert_golden(zoo.model(name, **kinds), tmp_path, *CHECKED)
 

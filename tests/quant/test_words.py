@@ -54,20 +54,6 @@ def quantized(model: Path, data: Path, tmp_path: Path) -> Path:
     return out
 
 
-def test_a_plain_transformer_has_the_same_head_on_every_token(tmp_path: Path) -> None:
-    """Its head is linear: the mean of all tokens' logits is the logits of their mean."""
-    arrays = tiny.transformer_tensors(tiny.tensors())
-    ids = np.array([2, 5, 7, 3, 9], np.int32)
-    found = []
-    for pooling in ("none", "mean"):
-        folder = tiny.write(tmp_path / pooling, tiny.TRANSFORMER | {"pooling": pooling}, arrays)
-        source = load(folder)
-        found.append(float_model.run(source.spec, source.arrays, ids))
-    assert found[0].shape == (5, 3)
-    assert found[0].std(axis=0).min() > 0.1
-    np.testing.assert_allclose(found[0].mean(axis=0), found[1], atol=1e-5)
-
-
 def test_words_begin_where_transformers_says(texts: list) -> None:
     transformers = pytest.importorskip("transformers")
     theirs = transformers.AutoTokenizer.from_pretrained(DEFAULT_MODEL)

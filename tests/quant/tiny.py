@@ -10,9 +10,9 @@ import numpy as np
 from safetensors.numpy import save_file
 from tokenizers import BertWordPieceTokenizer
 
-from golden import encoder, store
+from golden import encoder, fast, store
 from golden.model import Shape
-from quant.calibrate import observe, quantize
+from quant.calibrate import check, observe, quantize
 from quant.foreign.checkpoint import Checkpoint, load
 from quant.foreign.resolve import Resolved, resolve
 from quant.foreign.sentence import read
@@ -47,6 +47,17 @@ CONFIG: dict[str, Any] = {
 def quantized(source: Checkpoint, texts: Sequence[Tokens], options: Options) -> Quantized:
     """The integer model by all of these texts."""
     return with_tokens(quantize(observe(source, texts)[1], options)[0], source.arrays[TABLE])
+
+
+def followed(
+    source: Checkpoint, texts: list[Tokens], others: list[Tokens], options: Options, count: int
+) -> tuple[Quantized, float]:
+    """The integer model by these texts and its SQNR on others, of which fast computes some."""
+    made = quantized(source, texts, options)
+    for text in others[:count]:
+        golden = encoder.run(made.model, text.ids, text.types)
+        np.testing.assert_array_equal(fast.run(made.model, text.ids, text.types), golden)
+    return made, check(source, made, others)["logits"].sqnr
 
 
 def tensors(seed: int = 1, labels: int = 3) -> dict[str, np.ndarray]:

@@ -220,6 +220,7 @@ OWN: dict[str, dict[str, Any]] = {
     "plain": {},
     "post-norm": {"norm_first": False, "final_norm": False, "embedding_norm": True},
     "first token": {"pooling": "first", "scale_embedding": False, "hidden_act": "gelu"},
+    "every token": {"pooling": "none"},
     "turned": {"rope_theta": 100.0, "sinusoids": False},
     "one layer turned": {"rope_theta": [None, 50]},
     "two bases, one head of K": {"rope_theta": [1000.0, 50.0], "num_key_value_heads": 1},

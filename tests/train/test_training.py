@@ -206,10 +206,8 @@ def test_an_interrupted_run_ends_with_the_bytes_of_a_whole_one(
 
 REFUSALS = [
     (["--data", "absent"], "absent: not a file of .csv, .tsv"),
-    (["--vocab", "absent.txt"], "argument --vocab: absent.txt does not exist"),
     (["--vocab", "README.md"], "README.md is no BERT vocabulary: it lacks"),
     (["--model", "docs"], "docs has no tokenizer that transformers reads "),
-    (["--model", "absent"], "absent"),
     (["--word-dropout", "1"], "1.0 is not from 0 to below 1"),
     (["--family", "roberta", "--vocab-size", "99"], "--vocab-size 99: bytes alone need 261"),
     (["--freeze"], "--freeze without --model would train a classifier on random features"),
