@@ -1,6 +1,9 @@
 """How a command ends, run in the test's own process."""
 
+import json
 from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +14,12 @@ def exit_code(main: Callable[[list[str]], int], arguments: Iterable[object]) -> 
         return main(list(map(str, arguments)))
     except SystemExit as stop:
         return int(stop.code or 0)
+
+
+def figures(main: Callable[[list[str]], int], arguments: Iterable[object], file: Path) -> Any:
+    """What a command that ends well writes with --json."""
+    assert main([*map(str, arguments), "--json", str(file)]) == 0
+    return json.loads(file.read_text())
 
 
 def refusal(

@@ -13,6 +13,7 @@ from cli.files import write_if_changed, write_json
 from cli.journey import then
 from cli.machine import BUILD
 from cli.options import Parser, add_json
+from cli.paths import check_written
 from cli.progress import stage
 
 from golden.identity import IDENTITY_BYTES, identity_of
@@ -236,6 +237,8 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     options.lanes, options.out = options.lanes or Config.lanes, options.out or OUT
     config_of(options)  # what it refuses is said first
+    if options.dump is None and not options.image:
+        check_written(options.out, "FILE")
     if not (options.quantized / DESCRIPTION_FILE).is_file():
         raise UserError(
             f"--quantized {options.quantized} holds no quantized model: calibrate first, "

@@ -46,9 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", quick(BOARDS))
-def test_a_board_elaborates_with_its_map(
-    name: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_board_elaborates_with_its_map(name, folder, capsys, monkeypatch):
     bits, bridge, files = BOARDS[name]
     # One of them is too small for any accelerator, which is refused below.
     monkeypatch.setattr(project, "check_part", lambda *_: None)
@@ -82,17 +80,13 @@ def test_a_board_elaborates_with_its_map(
         (["--list", "--board", "terasic_deca"], "not allowed with argument"),
     ],
 )
-def test_refusals(
-    words: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_refusals(words, message, folder, capsys):
     assert re.search(message, refusal(command.main, words, capsys))
     assert not list(folder.iterdir())
 
 
 @pytest.mark.slow
-def test_tools_that_are_missing_are_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tools_that_are_missing_are_named(monkeypatch, capsys):
     monkeypatch.setenv("PATH", "/nonexistent")
     assert command.main(["--board", "digilent_arty", "--lanes", "4", "--build"]) == 3
     error = capsys.readouterr().err
@@ -104,9 +98,7 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(BOARDS) < set(capsys.readouterr().out.split())
 
 
-def test_a_clock_that_is_missed_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_clock_that_is_missed_is_refused(folder, capsys):
     report = {
         "fmax": {"sys": {"achieved": 61.94}, "eth": {"achieved": 130.0}},
         "utilization": {"MULT18X18D": {"used": 119, "available": 156}},

@@ -157,19 +157,12 @@ def black_box(facts: dict[str, Any]) -> str:
 class SmallSoC(SoCCore):
     """A SoC with its memory on the bus."""
 
-    def __init__(self, standard: str, cpu: str | None) -> None:
+    def __init__(self, standard: str, cpu: str | None, **options: Any) -> None:
         platform = SimPlatform("SIM", list(PADS))
         self.crg = CRG(platform.request("sys_clk"))
-        super().__init__(
-            platform,
-            1e6,
-            bus_standard=standard,
-            cpu_type=cpu,
-            cpu_variant="lite" if cpu else None,
-            integrated_rom_size=SIZE,
-            integrated_main_ram_size=SIZE,
-            with_uart=False,
-        )
+        kind = {"bus_standard": standard, "cpu_type": cpu, "cpu_variant": "lite" if cpu else None}
+        sizes = {"integrated_rom_size": SIZE, "integrated_main_ram_size": SIZE}
+        super().__init__(platform, 1e6, **kind, **sizes | {"with_uart": False} | options)
 
 
 SOCS = {

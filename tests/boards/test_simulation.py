@@ -15,10 +15,8 @@ import pytest
 pytest.importorskip("litex_boards")
 
 import litex
-from litex.build.sim import SimPlatform
 from litex.soc.integration import export
 from litex.soc.integration.soc_core import SoCCore
-from migen.genlib.io import CRG
 
 from boards import simulated, simulation
 from boards.project import add, quiet
@@ -30,13 +28,16 @@ from rtl.compile.program import compile_model, image_of
 from rtl.interface.config import Config
 from tb.packing import token_words
 from tests.boards.test_host import write_sample
+from tests.boards.test_litex import SmallSoC
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRMWARE = Path(__file__).with_name("firmware")
 CONFIG = Config(lanes=4, tokens=32, hidden=8, ffn=16, labels=4)
 SHAPE: dict[str, Any] = {"layers": 1, "hidden": 8, "heads": 2, "head_size": 4, "ffn": 12}
 SHAPE |= {"labels": 3, "vocabulary": 20, "positions": 32, "types": 2}
-ROM_BYTES, STACK_BYTES, RAM_BYTES = 0x4000, 0x1000, 0x10000
+SIZES = {"integrated_rom_size": 0x4000, "integrated_sram_size": 0x1000}
+SIZES |= {"integrated_main_ram_size": 0x10000}
+CONSOLE = {"with_uart": True, "uart_name": "sim", "with_timer": False}
 ZIG = ("-target", "riscv32-freestanding-none", "-mcpu=generic_rv32+m", "-std=gnu99", "-Os")
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
 SECTIONS = ("-fno-sanitize=all", "-ffunction-sections", "-Wl,--gc-sections")
@@ -92,27 +93,10 @@ def firmware_of(soc: SoCCore, folder: Path) -> bytes:
 def test_the_c_driver_on_a_cpu(standard: str, tmp_path: Path) -> None:
     """Polling, interrupts, a damaged stream, a damaged row and a wrong address."""
     pytest.importorskip("ziglang", reason="make setup-synth")
-    platform = SimPlatform("SIM", list(simulated.PADS))
-
-    class SoC(SoCCore):
-        def __init__(self) -> None:
-            self.crg = CRG(platform.request("sys_clk"))
-            super().__init__(
-                platform,
-                1e6,
-                bus_standard=standard,
-                cpu_variant="lite",
-                integrated_rom_size=ROM_BYTES,
-                integrated_sram_size=STACK_BYTES,
-                integrated_main_ram_size=RAM_BYTES,
-                uart_name="sim",
-                with_timer=False,
-            )
-
     with quiet():
-        soc = SoC()
+        soc = SmallSoC(standard, "vexriscv", **SIZES, **CONSOLE)
     add(soc, CONFIG, tmp_path)
-    soc.comb += platform.trace.eq(0)
+    soc.comb += soc.platform.trace.eq(0)
     with quiet():
         soc.finalize()
     soc.init_ram("rom", simulated.words(firmware_of(soc, tmp_path)))
@@ -135,9 +119,7 @@ def test_the_c_driver_on_a_cpu(standard: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_review_on_the_simulated_board(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_review_on_the_simulated_board(tmp_path, capsys):
     write_sample(tmp_path)
     words = ["--quantized", str(tmp_path / "model"), "--lanes", "4", "--review", "the film was bad"]
     assert simulation.main(words) == 0

@@ -124,9 +124,7 @@ def test_dask_gives_the_same_results_and_says_what_has_gone() -> None:
 
 
 @pytest.mark.parametrize("given", ["", "nonsense://here:1", "8", "tcp://127.0.0.1:1"])
-def test_an_address_without_a_scheduler_is_told_soon(
-    given: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_address_without_a_scheduler_is_told_soon(given, monkeypatch):
     monkeypatch.setattr(workers, "CONNECT_SECONDS", 1)
     with pytest.raises((ToolError, UserError), match=f"(--dask|to) {given}"):
         list(each(cases.square, 1, NUMBERS, dask=given))

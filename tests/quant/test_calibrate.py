@@ -1,4 +1,3 @@
-import json
 import os
 import re
 import subprocess
@@ -14,6 +13,7 @@ import pytest
 
 from golden import encoder, store
 from golden.fast import Engine
+from golden.identity import identity_of
 from quant import calibrate, which
 from quant.foreign.checkpoint import load
 from quant.measure.compare import TensorError, compare
@@ -26,7 +26,7 @@ from quant.quantize.options import REMEDIES, Options
 from quant.quantize.quantizers import CalibrationError
 from quant.quantize.rewriting import REWRITINGS, rewrite
 from quant.quantized_model import QuantizedModel
-from tests.ending import refusal
+from tests.ending import figures, refusal
 from tests.quant import tiny
 from tests.quant.test_quantize import checkpoint, inputs
 
@@ -46,16 +46,20 @@ def data(tmp_path):
     return file
 
 
-def test_the_command_writes_a_model_that_loads(model, data, tmp_path, capsys):
-    out, figures = tmp_path / "out", tmp_path / "figures.json"
-    arguments = ["--model", str(model), "--data", str(data), "--out", str(out)]
-    assert calibrate.main([*arguments, "--json", str(figures)]) == 0
+@pytest.fixture
+def arguments(model, data, tmp_path):
+    return ["--model", str(model), "--data", str(data), "--out", str(tmp_path / "out")]
+
+
+def test_the_command_writes_a_model_that_loads(model, data, arguments, tmp_path, capsys):
+    out = tmp_path / "out"
+    found = figures(calibrate.main, arguments, tmp_path / "figures.json")
     printed = capsys.readouterr().out
     assert f"wrote {out}" in printed
     assert "bounds proven" in printed
     quantized, info = store.load(out)
     assert encoder.run(quantized, [2, 5, 3]).shape == (3,)
-    assert info == json.loads(figures.read_text())
+    assert info == found
     assert info["spec"]["labels"] == ["bad", "good", "mixed"]
     assert info["calibration"]["texts"] == len(TEXTS)
     assert info["calibration"]["data"] == str(data)
@@ -69,11 +73,8 @@ def test_the_command_writes_a_model_that_loads(model, data, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "nowhere"], "no checkpoint directory nowhere: it must exist"),
         (["--model", "tiny", "--data", "imbd"], "no data set or file named 'imbd': give"),
         (["--model", "tiny", "--out", "tiny"], "--out tiny is a checkpoint, whose tokenizer would"),
-        (["--samples", "0"], "0 is out of range: it must be 1 or more"),
-        (["--tokens", "many"], "'many' is not a whole number"),
         (["--remedies", "centre,magic"], "'magic' is no remedy: allowed auto, none, all, centre,"),
         (["--remedies", ""], "'' is no remedy: allowed auto, none, all, centre"),
     ],
@@ -89,12 +90,10 @@ def test_refusals_are_one_line(arguments, message, model, tmp_path, monkeypatch,
     ("given", "taken"),
     [("none", []), ("all", list(REMEDIES)), ("split, centre", ["centre", "split"]), ("auto", None)],
 )
-def test_choices_are_those_asked_for(given, taken, model, data, tmp_path):
-    out = tmp_path / "out"
-    arguments = ["--model", str(model), "--data", str(data), "--out", str(out)]
+def test_choices_are_those_asked_for(given, taken, arguments):
     for precise in ([], ["--precise"]):
         assert calibrate.main([*arguments, "--remedies", given, *precise]) == 0
-        made, info = store.load(out)
+        made, info = store.load(arguments[-1])
         assert made.precise == info["calibration"]["precise"] == bool(precise)
         assert info["tensors"]["layer.0.ffn.hidden"]["bits"] == (16 if precise else 8)
         if taken is None:
@@ -115,16 +114,14 @@ def test_tensors_of_a_rewritten_model_are_near_those_of_the_checkpoint():
     assert errors["pooled"].sqnr > 25
 
 
-def test_interruption_writes_nothing(model, data, tmp_path, capsys, monkeypatch):
+def test_interruption_writes_nothing(arguments, tmp_path, capsys, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(calibrate, "check", interrupted)
-    out = tmp_path / "out"
-    arguments = ["--model", str(model), "--data", str(data), "--out", str(out)]
     assert calibrate.main([*arguments, "--remedies", "none"]) == 130
     assert "warning: 5 texts are few" in capsys.readouterr().err
-    assert not out.exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_model_whose_scores_saturate_later_is_refused(shipped, texts):
@@ -176,14 +173,8 @@ def test_the_check_is_that_of_golden_a_text_at_a_time(pooling):
 
 
 def assert_same(a, b):
-    """Every integer and every format."""
-    arrays, values = ({}, {}), ({}, {})
-    for one, x, y in zip((a, b), arrays, values, strict=True):
-        store._flatten("", one.model, x, y)
-    assert values[0] == values[1]
-    assert arrays[0].keys() == arrays[1].keys()
-    for name, array in arrays[0].items():
-        np.testing.assert_array_equal(array, arrays[1][name], err_msg=name)
+    """Every integer, and every format."""
+    assert identity_of(a.model) == identity_of(b.model)
     assert a.info["tensors"].keys() == b.info["tensors"].keys()
 
 
@@ -272,11 +263,8 @@ def test_the_processor_and_its_threads_do_not_matter(tmp_path):
         arguments = ["--samples", "16", "--tokens", "96", "--out", str(out)]
         command = [sys.executable, "-m", "quant.calibrate", *arguments]
         subprocess.run(command, env=environment, check=True, capture_output=True)
-        with np.load(out / "quantized.npz") as arrays:
-            models.append(dict(arrays))
-    assert models[0].keys() == models[1].keys()
-    for name, array in models[0].items():
-        np.testing.assert_array_equal(array, models[1][name], err_msg=name)
+        models.append(identity_of(store.load(out)[0]))
+    assert models[0] == models[1]
 
 
 WILD = [
@@ -287,32 +275,27 @@ WILD = [
     ("word_embeddings", 1e30),
     ("intermediate", 1e19),
     ("classifier", 1e30),
+    ("epsilon", 1.0),  # beyond the hardware
 ]
 
 
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")  # beyond float32
 @pytest.mark.parametrize(("part", "factor"), WILD)
 def test_wild_weights_are_calibrated_or_refused_in_one_line(part, factor, tmp_path, capsys):
+    epsilon = {"layer_norm_eps": 1e300} if part == "epsilon" else {}
     with np.errstate(over="ignore"):
         arrays = {
             name: array * np.float32(factor if part in name else 1)
             for name, array in tiny.tensors().items()
         }
-    model = tiny.write(tmp_path / "model", arrays=arrays)
+    model = tiny.write(tmp_path / "model", epsilon, arrays)
     data, out = tmp_path / "a.txt", tmp_path / "out"
     data.write_text("good film\nbad film\nthe film !\n" * 4)
     code = calibrate.main(["--model", str(model), "--data", str(data), "--out", str(out)])
     errors = [line for line in capsys.readouterr().err.splitlines() if line[:6] == "error:"]
     assert (code, len(errors), (out / store.DESCRIPTION).exists()) in [(0, 0, True), (2, 1, False)]
     assert code == 0 or re.match(r"error: (layer|embedding|head|pooled)\S*: ", errors[0]), errors
-
-
-def test_an_epsilon_beyond_the_hardware_is_named(tmp_path, capsys):
-    model, data = tiny.write(tmp_path / "m", {"layer_norm_eps": 1e300}), tmp_path / "a.txt"
-    data.write_text("good film\nbad film\n")
-    arguments = ["--model", str(model), "--data", str(data), "--out", str(tmp_path / "o")]
-    assert calibrate.main(arguments) == 2
-    assert "embedding.norm: epsilon 1e+300 is inf LSB" in capsys.readouterr().err
+    assert not epsilon or "embedding.norm: epsilon 1e+300 is inf LSB" in errors[0]
 
 
 @pytest.mark.parametrize("remedies", [(), ("centre",), pytest.param(None, marks=pytest.mark.slow)])

@@ -24,9 +24,11 @@ def test_the_shipped_checkpoint_is_bert_tiny(shipped: Checkpoint) -> None:
 
 
 def test_half_precision_and_bfloat16_are_widened_exactly(tmp_path: Path) -> None:
+    """Beside a buffer of old checkpoints."""
     values = tiny.tensors()
     name = "classifier.weight"
     halves = values | {name: values[name].astype(np.float16)}
+    halves["bert.embeddings.position_ids"] = np.arange(16)[None]
     loaded = load(tiny.write(tmp_path / "half", arrays=halves)).arrays["head.1.weight"]
     np.testing.assert_array_equal(loaded, halves[name].astype(np.float32))
     assert loaded.dtype == np.float32
@@ -64,13 +66,6 @@ def test_weights_may_be_in_several_files(tmp_path: Path) -> None:
     index.write_text(json.dumps({"weight_map": files | {"more": "third.safetensors"}}))
     with pytest.raises(CheckpointError, match=f"{names[0]} is also in another weight file"):
         load(directory)
-
-
-def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
-    first = load(tiny.write(tmp_path / "a"))
-    assert load(tiny.write(tmp_path / "b")).sha256 == first.sha256
-    assert load(tiny.write(tmp_path / "c", {"layer_norm_eps": 1e-6})).sha256 != first.sha256
-    assert load(tiny.write(tmp_path / "d", arrays=tiny.tensors(2))).sha256 != first.sha256
 
 
 @pytest.mark.parametrize(
@@ -142,18 +137,6 @@ def test_labels_without_names_are_numbered(tmp_path: Path) -> None:
     assert checkpoint.spec.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
 
 
-def test_names_of_old_checkpoints(tmp_path: Path) -> None:
-    """Norms called gamma and beta, and a position_ids buffer."""
-    arrays = {
-        name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): array
-        for name, array in tiny.tensors().items()
-    }
-    arrays["bert.embeddings.position_ids"] = np.arange(16)[None]
-    old, new = load(tiny.write(tmp_path / "a", arrays=arrays)), load(tiny.write(tmp_path / "b"))
-    for name, array in new.arrays.items():
-        np.testing.assert_array_equal(old.arrays[name], array)
-
-
 def test_the_fused_layout_is_the_same_encoder(tmp_path: Path) -> None:
     bert = load(tiny.write(tmp_path / "bert"))
     config = {"model_type": "bert2rtl-fused", "architectures": None}
@@ -167,25 +150,6 @@ def test_the_fused_layout_is_the_same_encoder(tmp_path: Path) -> None:
     arrays["mlm.bias"] = np.zeros(12, np.float32)
     with pytest.raises(CheckpointError, match=r"classifier.weight is missing"):
         load(tiny.write(tmp_path / "pretrained", config, arrays))
-
-
-WITHOUT_TORCH = """
-import importlib.util as util
-found = util.find_spec
-util.find_spec = lambda name, *rest: None if name == "torch" else found(name, *rest)
-from pathlib import Path
-from quant.foreign.checkpoint import load
-load(Path("models/bert-tiny-imdb"))
-"""
-
-
-@pytest.mark.slow
-def test_nothing_is_said_of_a_torch_that_is_not_there() -> None:
-    command = [sys.executable, "-c", WITHOUT_TORCH]
-    done = subprocess.run(
-        command, cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize(("labels", "least"), [(3, 3), (2, 5)])
@@ -211,9 +175,10 @@ def test_no_room_for_a_word_is_refused_at_the_door(labels: int, least: int, tmp_
 
 @pytest.mark.slow
 def test_a_calibration_needs_no_torch_of_its_own(tmp_path: Path) -> None:
-    """The proof has a process; what transformers is asked for before it imports none."""
+    """The proof has a process; transformers says nothing of a torch that is not there."""
     model = str(tiny.write(tmp_path / "tiny", {"layer_norm_eps": None}))
     code = "import sys; from pathlib import Path; from quant.foreign import checkpoint, proof\n"
     code += "with proof.without_torch(): checkpoint.load(Path(sys.argv[1]))\n"
     code += "assert {'transformers'} == {'torch', 'transformers'} & sys.modules.keys()"
-    subprocess.run([sys.executable, "-c", code, model], check=True)
+    done = subprocess.run([sys.executable, "-c", code, model], capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -21,28 +21,21 @@ def test_what_takes_less_than_a_fifth_of_the_error_is_not_taken(every: float) ->
         ({}, 0.0, ()),  # what is left of no error is not better
     ],
 )
-def test_what_takes_a_fifth_of_the_error_is_taken(
-    errors: dict, others: float, taken: tuple
-) -> None:
+def test_what_takes_a_fifth_of_the_error_is_taken(errors, others, taken):
     assert choose(NAMES, lambda names: errors.get(names, others))[0] == taken
 
 
-def test_what_does_harm_is_left_out() -> None:
-    def error(names: tuple[str, ...]) -> float:
-        return 1.0 - 0.7 * ("a" in names) + 0.1 * ("b" in names) - 0.1 * ("c" in names)
-
-    chosen, trials = choose(NAMES, error)
-    assert chosen == ("a", "c")
-    assert trials[()] == 1.0
-    assert ("a",) in trials  # c was tried without b, and is missed
-    assert len(trials) == 5
-
-
-def test_what_makes_little_difference_stays() -> None:
-    def error(names: tuple[str, ...]) -> float:
-        return 1.0 - 0.6 * ("a" in names) + 0.07 * ("b" in names) - 0.01 * ("c" in names)
-
-    assert choose(NAMES, error)[0] == NAMES
+@pytest.mark.parametrize(
+    ("shares", "taken", "tried"),
+    [
+        ({"a": 0.7, "b": -0.1, "c": 0.1}, ("a", "c"), 5),  # what does harm is left out
+        ({"a": 0.6, "b": -0.07, "c": 0.01}, NAMES, 5),  # what makes little difference stays
+    ],
+)
+def test_each_is_left_out_by_what_it_does(shares: dict, taken: tuple, tried: int) -> None:
+    chosen, trials = choose(NAMES, lambda names: 1 - sum(shares[name] for name in names))
+    assert chosen == taken
+    assert (trials[()], ("a",) in trials, len(trials)) == (1, taken != NAMES, tried)
 
 
 def test_each_combination_is_tried_once() -> None:

@@ -18,8 +18,7 @@ from quant.classify import main
 from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.quantized_model import QuantizedModel
 from quant.texts.data_file import Review
-from tests.ending import refusal
-from tests.quant import tiny
+from tests.ending import figures, refusal
 
 TEXTS = ["That movie was terrible!", "A wonderful film.", 'He said "so so".', "Not bad, not good."]
 Capture = pytest.CaptureFixture[str]
@@ -47,17 +46,8 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("text", "index"), [(TEXTS[0], 0), ("A wonderful film. I loved it.", 1)])
-def test_the_command_prints_both_models(
-    text: str,
-    index: int,
-    options: list[str],
-    classifier: QuantizedModel,
-    tmp_path: Path,
-    capsys: Capture,
-) -> None:
-    file = tmp_path / "figures.json"
-    assert main([text, "--json", str(file), *options]) == 0
-    values = json.loads(file.read_text())
+def test_the_command_prints_both_models(text, index, options, classifier, tmp_path, capsys):
+    values = figures(main, [text, *options], tmp_path / "figures.json")
     golden, floats = values["golden"], values["float"]
     tokens = classifier.tokens(text)
     codes = encoder.run(classifier.model, tokens.ids, tokens.types).tolist()
@@ -72,9 +62,7 @@ def test_the_command_prints_both_models(
     assert printed.endswith("\nnot compared with transformers\n")
 
 
-def test_a_very_long_text_is_cut_and_said(
-    options: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_very_long_text_is_cut_and_said(options, capsys, monkeypatch):
     monkeypatch.setattr(
         "sys.stdin", io.TextIOWrapper(io.BytesIO(b"an awful waste of time. " * 20_000))
     )
@@ -95,19 +83,14 @@ def test_the_quantized_model_classifies_without_its_checkpoint(
 
 
 @pytest.mark.slow
-def test_every_line_is_what_one_text_gives(
-    classifier: QuantizedModel,
-    options: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_every_line_is_what_one_text_gives(classifier, options, tmp_path, monkeypatch):
     """More rows without a text than a chunk holds; the last chunk is short."""
     monkeypatch.setattr(quantized_model, "CHUNK", 2)
-    source, out, figures = (tmp_path / name for name in ("a.jsonl", "b/c.jsonl", "d.json"))
+    source, out = tmp_path / "a.jsonl", tmp_path / "b" / "c.jsonl"
     rows = [("", "1"), *zip(TEXTS, ["negative", "positive", "", "1"]), ("", "1"), (" ", "0")]
     source.write_text("\n".join(json.dumps({"text": t, "label": n}) for t, n in rows))
-    line = ["--batch", str(source), "-o", str(out), "--tokens", "6", "--json", str(figures)]
-    assert main([*line, *options]) == 0
+    line = ["--batch", source, "-o", out, "--tokens", "6", *options]
+    counts = figures(main, line, tmp_path / "d.json")
     found = lines(out)
     assert [line["text"].strip() for line in found] == [text.strip() for text, _ in rows]
     full = [line for line in found if line["text"].strip()]
@@ -118,7 +101,6 @@ def test_every_line_is_what_one_text_gives(
             assert line[key] == one["golden"][key]
         assert line["probabilities"] == pytest.approx(one["golden"]["probabilities"], abs=1e-6)
         assert (line["tokens"], line["dropped_tokens"]) == (one["tokens"], one["dropped_tokens"])
-    counts = json.loads(figures.read_text())
     assert (counts["texts"], counts["tokens"]) == (4, sum(line["tokens"] for line in full))
     assert counts["cut_texts"] == sum(line["dropped_tokens"] > 0 for line in full) > 0
     assert [line.get("label") for line in full] == ["negative", "positive", None, "positive"]
@@ -136,9 +118,7 @@ def test_pairs_and_standard_output(options: list[str], tmp_path: Path, capsys: C
     assert re.search(r"^texts +1$", said.err, re.MULTILINE)
 
 
-def test_texts_are_read_as_they_are_needed(
-    classifier: QuantizedModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_texts_are_read_as_they_are_needed(classifier, monkeypatch):
     """A file of any length: no more than a chunk is taken ahead of what is given."""
     monkeypatch.setattr(quantized_model, "CHUNK", 4)
     taken = 0
@@ -163,9 +143,7 @@ def test_texts_are_read_as_they_are_needed(
         ("text\ngood\n\u200b\n", "text 2: "),
     ],
 )
-def test_a_bad_file_leaves_what_was_there(
-    content: str, message: str, options: list[str], tmp_path: Path, capsys: Capture
-) -> None:
+def test_a_bad_file_leaves_what_was_there(content, message, options, tmp_path, capsys):
     source, out = tmp_path / "texts.csv", tmp_path / "classes.jsonl"
     source.write_text(content)
     out.write_text("before")
@@ -185,27 +163,16 @@ def test_a_bad_file_leaves_what_was_there(
         ("--batch x.csv --pair good", "--pair belongs to one text"),
         ("good -o x.jsonl", "--out belongs to --batch"),
         ("--batch x.csv -o ./x.csv", "--out x.csv is the file that is read"),
-        ("good --quantized nowhere", "nowhere"),
-        ("good --model nowhere", "no checkpoint directory nowhere"),
         ("\u200b --quantized Q", "holds nothing that the vocabulary knows"),
         ("good --quantized Q --tokens 2", "leaves no room for the text"),
         ("good --quantized damaged", "quantized.npz: its SHA-256 is not the one in"),
         ("good --quantized names", "quantized.json cannot be used (2 labels are 'positive'"),
         ("good --quantized bare", "quantized.json cannot be used ('tensors'): calibrate again"),
-        ("good --quantized Q --model other", "was not made from other"),
     ],
 )
-def test_refusals(
-    arguments: str,
-    words: str,
-    quantized_directory: Path,
-    tmp_path: Path,
-    capsys: Capture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_refusals(arguments, words, quantized_directory, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("x.csv").write_text("text\ngood\n")
-    tiny.write(Path("other"))
     damaged = copy(quantized_directory, Path("damaged")) / store.ARRAYS
     data = bytearray(damaged.read_bytes())
     data[1000] ^= 1

@@ -56,9 +56,7 @@ PAIRS = [
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("kind", [",csv", ";csv", "\tcsv", "\ttsv", " jsonl", " parquet"])
-def test_pairs_are_read_from_every_kind_of_file(
-    kind: str, mark: str, end: str, tmp_path: Path
-) -> None:
+def test_pairs_are_read_from_every_kind_of_file(kind, mark, end, tmp_path):
     rows = [{"id": 7, " Premise": r.text, "HYPOTHESIS": r.pair, "Label": r.label} for r in PAIRS]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     text = mark + "".join(json.dumps(row, ensure_ascii=False) + end for row in rows)
@@ -111,9 +109,7 @@ LABELS: dict[str, list[tuple[Any, Any, Any]]] = {
     [(task, *row) for task, rows in LABELS.items() for row in rows],
 )
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
-def test_what_a_label_means(
-    kind: str, task: str, names: Any, label: Any, expected: Any, tmp_path: Path
-) -> None:
+def test_what_a_label_means(kind, task, names, label, expected, tmp_path):
     path = written(tmp_path, "a.jsonl", [{"text": "x", "label": label}])
     if kind == "csv":
         cell = label if isinstance(label, str) else json.dumps(label)
@@ -166,9 +162,7 @@ MIXED = [{"text": '["a'}, {"tokens": []}, {"words": ["a", "b"]}, {"text": " "}]
         ("a.jsonl", MIXED, ['["a', "", "a b", ""]),
     ],
 )
-def test_texts_and_rows_without(
-    name: str, content: Any, texts: list[str], tmp_path: Path, capsys
-) -> None:
+def test_texts_and_rows_without(name, content, texts, tmp_path, capsys):
     path = written(tmp_path, name, content)
     task = TOKEN_CLASSIFICATION if "words" in str(content) else CLASSIFICATION
     rows = read_texts(path, empty=True, task=task)
@@ -219,9 +213,7 @@ NOT_WORDS: list[tuple[dict[str, Any], str]] = [
         ("a.bio", "\n\nAda O\n\nx X\ny O\n\n", ":5: 'X' is not one of O, B-PER"),
     ],
 )
-def test_refusals_name_file_line_and_what_is_wrong(
-    name: str, content: Any, message: str, tmp_path: Path
-) -> None:
+def test_refusals_name_file_line_and_what_is_wrong(name, content, message, tmp_path):
     path = written(tmp_path, name, content)
     words = name[0] == "w" or name.endswith((".conll", ".bio"))
     task = TOKEN_CLASSIFICATION if words else CLASSIFICATION
@@ -298,9 +290,7 @@ def test_the_names_of_a_class_label_count(kind: str, tmp_path: Path) -> None:
         (["1", "2"], ("1 star", "2 stars"), 0, "'1' is not one of 1 star, 2 stars"),
     ],
 )
-def test_the_file_s_classes_and_the_model_s(
-    own: Any, names: Any, label: Any, expected: Any, tmp_path: Path
-) -> None:
+def test_the_file_s_classes_and_the_model_s(own, names, label, expected, tmp_path):
     columns = {"text": ["x", "y"], "label": [None, label]}
     path = of_datasets(tmp_path, columns, {"label": feature(own)["class"]})
     if isinstance(expected, str):

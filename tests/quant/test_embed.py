@@ -8,13 +8,10 @@ import pytest
 
 from golden import encoder, store
 from quant import calibrate, classify, embed, evaluate, quantized_model, report
-from quant.foreign.checkpoint import load
-from quant.model import float_model
-from tests.ending import exit_code, refusal
+from tests.ending import exit_code, figures, refusal
 from tests.quant import tiny
 
 TEXTS = ["a good film!", "the bad film", "good good good", "a bads film, the film", "the film"]
-Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
@@ -39,18 +36,10 @@ def quantized(model: Path, data: Path, tmp_path_factory: pytest.TempPathFactory)
     return out
 
 
-def expected(quantized: Path, model: Path) -> tuple[np.ndarray, np.ndarray]:
+def expected(quantized: Path, model: Path) -> list[np.ndarray]:
     """Unit vectors [n, 12] of golden and of the float model, text by text."""
-    integers, _ = store.load(quantized)
-    checkpoint, tokenizer = load(model), tiny.tokenizer(model)
-    golden, floats = [], []
-    for text in TEXTS:
-        tokens = tokenizer.encode(text, limit=16)
-        golden.append(encoder.run(integers, tokens.ids, tokens.types).astype(np.float64))
-        floats.append(float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types))
-    both = np.array(golden), np.array(floats)
-    unit = [vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in both]
-    return unit[0], unit[1]
+    both = np.array(tiny.one_by_one(model, quantized, TEXTS)[1:], np.float64)
+    return list(both / np.linalg.norm(both, axis=2, keepdims=True))
 
 
 def test_the_outputs_are_the_mean_of_the_tokens(model: Path, data: Path, tmp_path: Path) -> None:
@@ -69,20 +58,15 @@ def test_the_outputs_are_the_mean_of_the_tokens(model: Path, data: Path, tmp_pat
 
 @pytest.mark.parametrize("kind", embed.KINDS)
 def test_vectors_and_figures_are_those_of_both_models(
-    kind: str,
-    model: Path,
-    quantized: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
-) -> None:
+    kind, model, quantized, tmp_path, monkeypatch, capsys
+):
     """A row without a text keeps its place, more of them than a chunk holds."""
     monkeypatch.setattr(quantized_model, "CHUNK", 2)
-    file, out, figures = (tmp_path / name for name in ("a.csv", f"out{kind}", "figures.json"))
+    file, out = tmp_path / "a.csv", tmp_path / f"out{kind}"
     rows = ["", TEXTS[0], " ", "", "", *TEXTS[1:], ""]
     file.write_text("text,pair\n" + "".join(f'"{text}",\n' for text in rows))
-    line = [str(file), "-o", str(out), "--model", str(model), "--quantized", str(quantized)]
-    assert embed.main([*line, "--compare", "3", "--json", str(figures)]) == 0
+    line = [file, "-o", out, "--model", model, "--quantized", quantized, "--compare", "3"]
+    values = figures(embed.main, line, tmp_path / "figures.json")
     integers, floats = expected(quantized, model)
     if kind == ".npy":
         found = np.load(out, allow_pickle=False)
@@ -95,7 +79,6 @@ def test_vectors_and_figures_are_those_of_both_models(
     full = [i for i, text in enumerate(rows) if text.strip()]
     np.testing.assert_allclose(found[full], integers, atol=1e-7)
     assert np.isnan(np.delete(found, full, axis=0)).all()
-    values = json.loads(figures.read_text())
     assert (values["texts"], values["compared_texts"], values["width"]) == (5, 3, 12)
     cosines = np.sum(integers * floats, axis=1)[:3]
     assert values["mean_cosine"] == pytest.approx(cosines.mean(), abs=1e-6)
@@ -109,9 +92,7 @@ def test_vectors_and_figures_are_those_of_both_models(
     assert f"wrote {out}" in shown
 
 
-def test_without_the_checkpoint_there_is_nothing_to_compare_with(
-    data: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_without_the_checkpoint_there_is_nothing_to_compare_with(data, tmp_path, capsys):
     copy = tiny.write_embedder(tmp_path / "copy")
     out = tmp_path / "out"
     assert calibrate.main(["--model", str(copy), "--data", str(data), "--out", str(out)]) == 0
@@ -140,20 +121,11 @@ CLASSES = "is a model of classification, which does not serve here: use python -
         (embed.main, "empty.txt --quantized Q -o a.npy", "holds no text"),
         (embed.main, "good.txt --quantized Q -o a.txt", "must end in .npy or .jsonl"),
         (embed.main, "good.jsonl --quantized Q -o good.jsonl", "is the file that is read"),
-        (embed.main, "gone.txt --model M", "gone.txt"),
     ],
 )
 def test_refusals(
-    main: object,
-    line: str,
-    words: str,
-    model: Path,
-    quantized: Path,
-    quantized_directory: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
-) -> None:
+    main, line, words, model, quantized, quantized_directory, tmp_path, monkeypatch, capsys
+):
     """Before anything is calibrated or written."""
     monkeypatch.chdir(tmp_path)
     texts = {"good.txt": "good\n", "bad.txt": "good\n\u200b\n", "empty.txt": "\n\n"}
@@ -168,8 +140,6 @@ def test_refusals(
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
 
 
-def test_without_the_package_a_model_has_to_be_given(
-    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_without_the_package_a_model_has_to_be_given(data, monkeypatch, capsys):
     monkeypatch.setattr(embed, "PACKAGE", "no-such-package")
     assert "give --model DIR" in refusal(embed.main, [str(data)], capsys)

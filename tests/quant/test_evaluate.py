@@ -2,7 +2,6 @@
 
 import json
 import runpy
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,9 @@ from quant import evaluate, report
 from quant.calibrate import main as calibrate
 from quant.classify import main as classify
 from sim.regress import main as regress
-from tests.ending import refusal
+from tests.ending import figures, refusal
 from tests.quant import tiny
 
-Capture = pytest.CaptureFixture[str]
 ROWS = [("good film", "good"), ("a bad film", "bad"), ("the film", "mixed")]
 
 
@@ -31,16 +29,12 @@ def made(tmp_path: Path) -> tuple[Path, Path, Path]:
 
 
 @pytest.mark.slow
-def test_the_command_on_real_reviews(
-    quantized_directory: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_the_command_on_real_reviews(quantized_directory, tmp_path, capsys):
     """By one process and by two: the same figures."""
     found: list[dict[str, Any]] = []
     for jobs in ("1", "2"):
-        file = tmp_path / f"{jobs}.json"
-        line = ["--quantized", str(quantized_directory), "--samples", "80", "--json", str(file)]
-        assert evaluate.main([*line, "--split", "validation", "--jobs", jobs]) == 0
-        found.append(json.loads(file.read_text()))
+        line = ["--quantized", quantized_directory, "--samples", "80", "--split", "validation"]
+        found.append(figures(evaluate.main, [*line, "--jobs", jobs], tmp_path / "figures.json"))
     values = found[0]
     assert values == found[1]
     assert values["source"] == {"data": "imdb", "max_tokens": 512, "split": "validation"}
@@ -53,12 +47,7 @@ def test_the_command_on_real_reviews(
     assert "agreement" in capsys.readouterr().out
 
 
-def test_a_quantized_model_knows_its_checkpoint(
-    made: tuple[Path, Path, Path],
-    tmp_path: Path,
-    capsys: Capture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_quantized_model_knows_its_checkpoint(made, tmp_path, capsys, monkeypatch):
     """One's own, elsewhere than the shipped one; --model is asked for where it is gone."""
     model, out, data = made
     capsys.readouterr()
@@ -81,27 +70,24 @@ def test_a_quantized_model_knows_its_checkpoint(
     assert evaluate.main([*line, "--model", str(tmp_path / "moved")]) == 0
 
 
-def test_pairs_reach_calibration_evaluation_and_classification(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_pairs_reach_calibration_evaluation_and_classification(tmp_path: Path) -> None:
     model, out = tiny.write(tmp_path / "tiny"), tmp_path / "out"
     pairs = [("good film", "a bad film"), ("the film", "good"), ("bad", "the good film")]
-    data, figures = tmp_path / "pairs.tsv", tmp_path / "figures.json"
+    data, file = tmp_path / "pairs.tsv", tmp_path / "figures.json"
     rows = ["sentence1\tsentence2\tlabel", *(f"{a}\t{b}\tgood" for a, b in pairs)]
     data.write_text("\n".join(rows))
-    options = ["--model", str(model), "--json", str(figures)]
+    options = ["--model", model]
     texts = [tiny.tokenizer(model).encode(a, b, limit=16) for a, b in pairs]
     assert [max(t.types) for t in texts] == [1] * 3
     tokens = sum(len(a.split()) + len(b.split()) + 3 for a, b in pairs)  # [CLS], [SEP], [SEP]
-    assert calibrate([*options, "--data", str(data), "--out", str(out)]) == 0
-    assert json.loads(figures.read_text())["calibration"]["tokens"] == tokens
-    options += ["--quantized", str(out)]
-    assert evaluate.main([*options, "--data", str(data)]) == 0
-    assert json.loads(figures.read_text())["tokens"] == tokens
+    made = figures(calibrate, [*options, "--data", data, "--out", out], file)
+    assert made["calibration"]["tokens"] == tokens
+    options += ["--quantized", out]
+    assert figures(evaluate.main, [*options, "--data", data], file)["tokens"] == tokens
     integer, _ = store.load(out)
     for (a, b), text in zip(pairs, texts):
-        assert classify([a, "--pair", b, *options]) == 0
-        logits = json.loads(figures.read_text())["golden"]["integer_logits"]
+        found = figures(classify, [a, "--pair", b, *options], file)
+        logits = found["golden"]["integer_logits"]
         assert list(logits.values()) == encoder.run(integer, text.ids, text.types).tolist()
 
 
@@ -115,24 +101,11 @@ def test_pairs_reach_calibration_evaluation_and_classification(
 )
 @pytest.mark.parametrize(
     ("main", "name"),
-    [
-        (evaluate.main, "--data"),
-        (report.main, "--data"),
-        (classify, "--batch"),
-        (regress, "--data"),
-    ],
+    [*((one, "--data") for one in (evaluate.main, report.main, regress)), (classify, "--batch")],
 )
 def test_texts_that_cannot_be_read_are_refused_before_a_calibration(
-    main: Callable[[list[str]], int],
-    name: str,
-    option: str,
-    data: str,
-    words: str,
-    quantized_directory: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
-) -> None:
+    main, name, option, data, words, quantized_directory, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(calibration, "ensure", lambda *_: pytest.fail("calibrated"))
     Path("label.csv").write_text("text,label\ngood,7\n")

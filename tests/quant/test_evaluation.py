@@ -8,20 +8,6 @@ import numpy as np
 import pytest
 
 from quant.measure import metrics
-from quant.measure.metrics import (
-    class_scores,
-    confusion_matrix,
-    cosines,
-    distance,
-    entities,
-    entity_scores,
-    label_scores,
-    mcnemar,
-    nearest,
-    tagged,
-    unit,
-    wilson,
-)
 from quant.measure.tasks import Evaluation
 from quant.model.spec import EncoderSpec
 
@@ -44,28 +30,28 @@ FOUR = Evaluation(
 def test_scores_of_classes_by_hand() -> None:
     labels = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 1])
     said = np.array([0, 0, 0, 1, 1, 1, 1, 1, 0, 0])
-    values = class_scores(confusion_matrix(labels, said, 2))
+    values = metrics.class_scores(metrics.confusion_matrix(labels, said, 2))
     assert values["confusion"] == [[3, 1], [2, 4]]
     assert (values["accuracy"], values["precision"]) == (0.7, [3 / 5, 4 / 5])
     assert (values["recall"], values["f1"]) == ([3 / 4, 4 / 6], [6 / 9, 8 / 11])
     # Class 1 is never predicted, class 2 never true, class 3 neither.
-    values = class_scores(confusion_matrix(np.array([0, 1]), np.array([0, 2]), 4))
+    values = metrics.class_scores(metrics.confusion_matrix(np.array([0, 1]), np.array([0, 2]), 4))
     assert values["precision"] == [1, None, 0, None]
     assert values["recall"] == [1, 0, None, None]
     assert values["f1"] == [1, 0, 0, None]
 
 
 def test_scores_of_several_labels() -> None:
-    values = label_scores(RIGHT, SAID)
+    values = metrics.label_scores(RIGHT, SAID)
     assert (values["exact"], values["micro_f1"]) == (2 / 4, 6 / 8)
     assert values["f1"] == [4 / 5, 2 / 3, None]
     assert (values["precision"], values["recall"]) == ([2 / 3, 1, None], [1, 1 / 2, None])
     assert values["macro_f1"] == pytest.approx((4 / 5 + 2 / 3) / 2)
-    nothing = label_scores(np.zeros((2, 2), bool), np.zeros((2, 2), bool))
+    nothing = metrics.label_scores(np.zeros((2, 2), bool), np.zeros((2, 2), bool))
     assert (nothing["exact"], nothing["micro_f1"], nothing["macro_f1"]) == (1, None, None)
     sklearn = pytest.importorskip("sklearn.metrics")
     right, said = np.random.default_rng(1).random((2, 50, 4)) < 0.4
-    values = label_scores(right, said)
+    values = metrics.label_scores(right, said)
     for average in ("micro", "macro"):
         expected = sklearn.f1_score(right, said, average=average)
         assert values[f"{average}_f1"] == pytest.approx(expected)
@@ -82,20 +68,24 @@ def test_statistics() -> None:
     exact = np.array([[0.0, 7], [2, 7], [4, 7]])
     values = exact + np.array([[1, 1], [0, 0], [-1, 0]])
     assert metrics.determination(values, exact).tolist() == [1 - 2 / 8, 1]
-    assert (mcnemar(0, 0), mcnemar(3, 3)) == (1, 1)
+    assert (metrics.mcnemar(0, 0), metrics.mcnemar(3, 3)) == (1, 1)
     both = 2 * (comb(11, 0) + comb(11, 1) + comb(11, 2)) / 2**11
-    assert (mcnemar(0, 5), mcnemar(2, 9), mcnemar(9, 2)) == pytest.approx((2 / 32, both, both))
+    assert (metrics.mcnemar(0, 5), metrics.mcnemar(2, 9), metrics.mcnemar(9, 2)) == pytest.approx(
+        (2 / 32, both, both)
+    )
     # Newcombe (1998), Statistics in Medicine 17, table I, method 3.
-    np.testing.assert_allclose(wilson(81, 263), (0.2553, 0.3662), atol=5e-5)
-    np.testing.assert_allclose(wilson(0, 20), (0.0, 0.1611), atol=5e-5)
+    np.testing.assert_allclose(metrics.wilson(81, 263), (0.2553, 0.3662), atol=5e-5)
+    np.testing.assert_allclose(metrics.wilson(0, 20), (0.0, 0.1611), atol=5e-5)
 
 
 def test_directions() -> None:
-    np.testing.assert_allclose(unit(np.array([[3, -4], [0, 0]])), [[0.6, -0.8], [0, 0]], atol=1e-15)
+    np.testing.assert_allclose(
+        metrics.unit(np.array([[3, -4], [0, 0]])), [[0.6, -0.8], [0, 0]], atol=1e-15
+    )
     a = np.array([[2.0, 0], [1, 1], [5, 0], [3, 4]])
     b = np.array([[0.5, 0], [-1, 1], [-2, 0], [4, 3]])
-    np.testing.assert_allclose(cosines(a, b), [1, 0, -1, 24 / 25], atol=1e-15)
-    assert distance(a[:2], np.array([[0, 3.0], [7, 7]])) == pytest.approx(np.sqrt(2) / 2)
+    np.testing.assert_allclose(metrics.cosines(a, b), [1, 0, -1, 24 / 25], atol=1e-15)
+    assert metrics.distance(a[:2], np.array([[0, 3.0], [7, 7]])) == pytest.approx(np.sqrt(2) / 2)
 
 
 def test_the_nearest_is_never_the_row_itself() -> None:
@@ -106,7 +96,7 @@ def test_the_nearest_is_never_the_row_itself() -> None:
         similar = [a @ b / np.sqrt((a @ a) * (b @ b)) for b in rows]
         similar[i] = -2
         expected.append(int(np.argmax(similar)))
-    assert nearest(rows).tolist() == expected
+    assert metrics.nearest(rows).tolist() == expected
     assert (expected[4], expected[31]) == (31, 4)
 
 
@@ -127,20 +117,22 @@ def test_the_nearest_is_never_the_row_itself() -> None:
     ],
 )
 def test_entities_as_conlleval_reads_them(tags: str, found: list) -> None:
-    assert entities(tags.split()) == found
+    assert metrics.entities(tags.split()) == found
 
 
 def test_scores_of_entities() -> None:
     """Of 4 entities 2 are found; one is too long, one of another type, and one is made up."""
     right = ["B-A I-A O B-B", "B-A O B-B O"]
     said = ["B-A I-A O B-B", "B-A I-A B-A B-A"]
-    found = entity_scores([row.split() for row in right], [row.split() for row in said])
+    found = metrics.entity_scores([row.split() for row in right], [row.split() for row in said])
     assert list(found.values()) == [4, 2 / 5, 2 / 4, 4 / 9, {"A": 2 / 6, "B": 2 / 3}]
-    assert entity_scores([["B-A"], ["O"]], [["O"], ["B-A"]])["f1"] == 0  # those of another text
-    assert list(entity_scores([["O"]], [["O"]]).values()) == [0, None, None, None, {}]
+    assert (
+        metrics.entity_scores([["B-A"], ["O"]], [["O"], ["B-A"]])["f1"] == 0
+    )  # those of another text
+    assert list(metrics.entity_scores([["O"]], [["O"]]).values()) == [0, None, None, None, {}]
     tags = ["O B-A I-A", "B-A I-A", "O S-A E-A U-B L-B"]
-    assert all(tagged(names.split()) for names in tags)
-    assert not any(tagged(names.split()) for names in ("O", "NN VB", "O A", "O B-"))
+    assert all(metrics.tagged(names.split()) for names in tags)
+    assert not any(metrics.tagged(names.split()) for names in ("O", "NN VB", "O A", "O B-"))
 
 
 def test_classes_by_hand() -> None:

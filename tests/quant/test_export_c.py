@@ -11,16 +11,11 @@ import numpy as np
 import pytest
 
 from golden import encoder, fast, reciprocal, requantize, rsqrt, softmax, store
-from golden.model import Linear, Model, Shape
-from golden.random import Kind, random_model
+from golden.model import Model, Shape
+from golden.random import random_model
 from quant.calibrate import encode
 from quant.export import __main__ as c
-from quant.foreign.checkpoint import Checkpoint
-from quant.quantize.options import REMEDIES, Options
-from quant.texts.data_file import Review
 from tests import zoo
-from tests.quant import tiny
-from tests.quant.test_quantize import VARIED, checkpoint, inputs
 from tests.tiers import quick
 
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
@@ -28,25 +23,12 @@ STRICT = ("-std=c99", *WARNINGS)
 CHECKED = ("-O3", "-g", "-fsanitize=undefined,address", "-fno-sanitize-recover=all")
 COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
 
-MECHANISMS = {
-    12: ("rotary",),
-    13: ("gated", "rms", "head_norm"),
-    14: ("gated", "head_norm"),
-    15: ("rotary", "gated", "bare"),
-    16: ("rotary", "gated", "rms", "shared"),
-    17: ("rms", "shared"),
-    18: ("gated", "shared", "head_norm"),
-    19: ("rotary", "gated", "rms", "shared", "head_norm"),
-    20: ("rotary", "gated", "rms"),
-    21: ("rotary", "gated", "shared"),
-    22: ("rotary", "shared"),
-    23: ("rms", "bare"),
-}
-"""What `random_structure` has by its seed; "shared": several heads of Q have one of K and V;
-"bare": layer 0 is without norm1."""
-
-SEEDS = sorted(range(24), key=lambda seed: seed not in (0, 19))
-"""Of `random_structure`. The second has all mechanisms, wide operands and windows."""
+EVERY: dict[str, bool] = {name: name != "first_norm" for one in zoo.KINDS.values() for name in one}
+STRUCTURES = [
+    *((name, EVERY) for name in zoo.SHAPES | zoo.CORNERS),
+    *(("pairs", kinds) for kinds in zoo.KINDS.values()),
+]
+"""Each shape with all that it may have, and one shape with each alone."""
 
 Text = tuple[Sequence[int], Sequence[int]]  # ids, types
 
@@ -86,6 +68,12 @@ def random_texts(shape: Shape, seed: int, count: int) -> Iterator[Text]:
         yield rng.integers(0, shape.vocabulary, length).tolist(), types.tolist()
 
 
+def assert_golden(model: Model, directory: Path, *flags: str) -> None:
+    texts = list(random_texts(model.shape, model.shape.hidden, 12))
+    program = build(c.sources(model, {}), directory, *flags)
+    assert answers(program, texts) == expected(model, texts)
+
+
 def accumulators(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """acc, m and s to requantize: acc of every magnitude, half of them next to a tie."""
     m = rng.integers(1 << 15, 1 << 16, count)
@@ -103,90 +91,12 @@ def variances(rng: np.random.Generator, count: int) -> np.ndarray:
     return np.concatenate([v, 1 << np.arange(52), (1 << np.arange(1, 53)) - 1])
 
 
-def random_shape(seed: int) -> Shape:
-    """Any small structure that a model may have."""
-    rng = np.random.default_rng(seed)
-
-    def draw(low: int, high: int) -> int:
-        return int(rng.integers(low, high + 1))
-
-    norm = "pre" if seed % 2 else "post"
-    positions = draw(2, 24)
-    layers, hidden, heads, head_size = draw(1, 3), draw(1, 24), draw(1, 4), draw(1, 9)
-    own = MECHANISMS.get(seed, ())
-    return Shape(
-        layers=layers,
-        hidden=hidden,
-        heads=heads << ("shared" in own),
-        head_size=head_size << ("rotary" in own),
-        kv_heads=heads if "shared" in own else None,
-        ffn=draw(1, 40),
-        labels=draw(1, 5),
-        vocabulary=draw(1, 300),
-        positions=positions,
-        types=seed % 3,
-        position_offset=draw(0, positions - 1) if seed % 4 > 1 else 0,
-        norm="pre" if norm == "pre" else "post",
-        embedding_norm=norm == "post" or bool(draw(0, 1)),
-        pooling="none" if seed % 5 == 4 else "mean" if draw(0, 1) else "first",
-    )
-
-
-def with_head(model: Model, hidden: int) -> Sequence[Linear]:
-    """A head of `hidden` layers before the logits, cut out of that of a random model.
-
-    Every second one is narrower and has no activation.
-    """
-    square, logits = model.head
-    assert square.m is not None
-    assert square.s is not None
-    layers: list[Linear] = []
-    columns = model.shape.hidden
-    for i in range(hidden):
-        rows = max(1, model.shape.hidden // 2) if i % 2 else model.shape.hidden
-        layers.append(
-            Linear(
-                square.weight[:rows, :columns].copy(),
-                square.bias[:rows],
-                square.m[:rows],
-                square.s[:rows],
-                None if i % 2 else square.table,
-            )
-        )
-        columns = rows
-    return (*layers, Linear(logits.weight[:, :columns].copy(), logits.bias))
-
-
-def random_structure(seed: int) -> Model:
-    """A random model of a random shape, with none to three hidden layers in its head.
-
-    Every second one whose norm takes it has a factorised embedding; from 6 on of every twelve
-    operands are wide. Two of three have a position bias, every second from the third on windows.
-    From 12 on they have MECHANISMS, and no position bias where heads share K and V.
-    """
-    shape = random_shape(seed)
-    size = 1 + seed % shape.hidden if seed % 4 == 2 else 0
-    options = {"precise": seed % 12 >= 6, "biased": seed % 3 > 0, "windowed": seed % 4 > 1}
-    own = set(MECHANISMS.get(seed, ()))
-    options |= dict.fromkeys(own - {"shared", "bare"}, True) | {"first_norm": "bare" not in own}
-    model = random_model(shape, seed, Kind(size, **options).fitting(shape))
-    if model.head_norm is not None:
-        return model
-    return replace(model, head=tuple(with_head(model, seed % 4)))
-
-
 TOKENS = 128  # of the 200 reviews; a sanitized program reads fewer of them
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_200_reviews(
-    compiler: str,
-    quantized_directory: Path,
-    reviews: list[Review],
-    shipped: Checkpoint,
-    tmp_path: Path,
-) -> None:
+def test_200_reviews(compiler, quantized_directory, reviews, shipped, tmp_path):
     model, info = store.load(quantized_directory)
     program = build(c.sources(model, info), tmp_path, "-O2", compiler=compiler)
     texts = [(text.ids.tolist(), text.types) for text in encode(reviews, shipped, TOKENS)]
@@ -203,22 +113,9 @@ def test_the_longest_text_under_sanitizers(quantized_directory: Path, tmp_path: 
     assert answers(program, texts) == fast.run_batch(model, *zip(*texts)).tolist()
 
 
-@pytest.mark.parametrize("choices", quick(VARIED, 5))
-def test_remedies(choices: dict, tmp_path: Path) -> None:
-    """Centred, balanced and split channels are other integers in the same formulas."""
-    source = checkpoint(**choices)
-    quantized = tiny.quantized(source, inputs(20, 1, source.spec), Options(remedies=REMEDIES))
-    program = build(c.sources(quantized.model, quantized.info), tmp_path, "-O1")
-    texts = [(text.ids, text.types) for text in inputs(20, 2, source.spec)]
-    assert answers(program, texts) == expected(quantized.model, texts)
-
-
-@pytest.mark.parametrize("seed", quick(SEEDS))
-def test_random_structures(seed: int, tmp_path: Path) -> None:
-    model = random_structure(seed)
-    texts = list(random_texts(model.shape, seed, 12))
-    program = build(c.sources(model, {}), tmp_path, *CHECKED)
-    assert answers(program, texts) == expected(model, texts)
+@pytest.mark.parametrize(("name", "kinds"), quick(STRUCTURES, 4))
+def test_structures(name: str, kinds: dict[str, bool], tmp_path: Path) -> None:
+    assert_golden(zoo.model(name, **kinds), tmp_path, *CHECKED)
 
 
 @pytest.mark.slow
@@ -232,17 +129,18 @@ def test_random_structures(seed: int, tmp_path: Path) -> None:
     ids=["1024 and 1024 and 452", "1024 and 1; 1024", "1024 and 1024"],
 )
 def test_rows_of_several_strings(shape: Shape, tmp_path: Path) -> None:
-    model = random_model(shape, 3)
-    texts = list(random_texts(shape, 3, 4))
-    program = build(c.sources(model, {}), tmp_path, *CHECKED)
-    assert answers(program, texts) == expected(model, texts)
+    assert_golden(random_model(shape, 3), tmp_path, *CHECKED)
 
 
-def test_a_char_without_sign_changes_nothing(tmp_path: Path) -> None:
-    model = random_structure(5)
-    texts = list(random_texts(model.shape, 5, 12))
-    program = build(c.sources(model, {}), tmp_path, "-O1", "-funsigned-char")
-    assert answers(program, texts) == expected(model, texts)
+def test_a_deep_head_where_a_char_has_no_sign(tmp_path: Path) -> None:
+    """A layer more before the logits, half as wide and without an activation."""
+    model = zoo.model("bert-tiny")
+    square, logits = model.head
+    half = len(square.weight) // 2
+    parts = {name: getattr(square, name)[:half].copy() for name in ("weight", "bias", "m", "s")}
+    last = replace(logits, weight=logits.weight[:, :half].copy())
+    deep = replace(model, head=(square, replace(square, **parts, table=None), last))
+    assert_golden(deep, tmp_path, "-O1", "-funsigned-char")
 
 
 def test_every_pair_of_codes_and_every_trigraph_stand_in_a_string(tmp_path: Path) -> None:

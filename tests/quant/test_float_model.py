@@ -10,52 +10,42 @@ from quant.foreign.checkpoint import Checkpoint, load
 from quant.measure.metrics import unit
 from quant.model import activation, float_model
 from quant.model.float_model import Doubles
-from quant.model.spec import EncoderSpec
 from quant.texts.corpora import rotten_tomatoes
 from tests.quant import tiny
 from tests.quant.test_quantize import checkpoint, inputs
 
 
-def hugging_face(directory: Path, ids: list[int], types: list[int] | None = None) -> np.ndarray:
-    """Logits of Hugging Face's own model."""
+def theirs(kind: str, directory: Path, ids: list[int], types: list[int]) -> Any:
+    """What a class of Hugging Face gives for a text, in float32."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(directory)
-    model = model.float().eval()
-    segments = {} if types is None else {"token_type_ids": torch.tensor([types])}
+    model = getattr(transformers, kind).from_pretrained(directory).float().eval()
     with torch.no_grad():
-        return model(input_ids=torch.tensor([ids]), **segments).logits[0].numpy()
+        return model(input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([types]))
 
 
 def test_equals_hugging_face_on_real_reviews(shipped: Checkpoint, texts: list) -> None:
     by_length = sorted(texts, key=lambda tokens: len(tokens.ids))
     chosen = [by_length[i] for i in (0, 40, 90, 130, 160, -1)]
-    lengths = [len(tokens.ids) for tokens in chosen]
-    assert lengths[0] < 100
-    assert lengths[-1] == 512
+    assert len(chosen[0].ids) < 100
+    assert len(chosen[-1].ids) == 512
     for tokens in chosen:
         ours = float_model.run(shipped.spec, shipped.arrays, tokens.ids, tokens.types)
-        theirs = hugging_face(shipped.directory, tokens.ids.tolist(), tokens.types.tolist())
-        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
-
-
-def mean_of_tokens(directory: Path, ids: list[int]) -> np.ndarray:
-    """The embedding by Hugging Face's own encoder, not of length 1."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    model = transformers.AutoModel.from_pretrained(directory).float().eval()
-    with torch.no_grad():
-        return model(input_ids=torch.tensor([ids])).last_hidden_state[0].mean(dim=0).numpy()
+        text = tokens.ids.tolist(), tokens.types.tolist()
+        found = theirs("AutoModelForSequenceClassification", shipped.directory, *text)
+        np.testing.assert_allclose(ours, found.logits[0].numpy(), rtol=0, atol=1e-5)
 
 
 def test_minilm_equals_hugging_face_on_real_sentences() -> None:
+    """Its embeddings are the mean, and not of length 1."""
     directory = packaged()
     checkpoint, tokenizer = load(directory), tiny.tokenizer(directory)
     for review in rotten_tomatoes("test")[:4]:
         tokens = tokenizer.encode(review.text, limit=checkpoint.spec.max_tokens)
         ours = float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types)
-        theirs = mean_of_tokens(directory, tokens.ids.tolist())
-        np.testing.assert_allclose(unit(ours), unit(theirs), rtol=0, atol=1e-5)
+        found = theirs("AutoModel", directory, tokens.ids.tolist(), tokens.types.tolist())
+        mean = found.last_hidden_state[0].mean(dim=0).numpy()
+        np.testing.assert_allclose(unit(ours), unit(mean), rtol=0, atol=1e-5)
 
 
 def test_activations_against_their_formulas() -> None:
@@ -70,33 +60,6 @@ def test_activations_against_their_formulas() -> None:
 def test_softmax_survives_large_scores() -> None:
     p = float_model.softmax(np.array([[1e4, 1e4 - np.log(3)], [-1e4, 0]]))
     np.testing.assert_allclose(p, [[0.75, 0.25], [0, 1]], atol=1e-12)
-
-
-def test_pre_norm_and_mean_pooling_by_hand() -> None:
-    """One layer whose branches are zero: the head sees the norm of the embeddings, averaged."""
-    spec = EncoderSpec(
-        layers=1,
-        hidden=4,
-        heads=1,
-        head_size=4,
-        ffn=3,
-        labels=("a", "b"),
-        vocabulary=3,
-        positions=4,
-        norm="pre",
-        embedding_norm=False,
-        pooling="mean",
-    )
-    rng = np.random.default_rng(1)
-    arrays = {name: np.zeros(shape, np.float32) for name, shape in spec.shapes().items()}
-    arrays["embedding.token"] = rng.normal(size=(3, 4)).astype(np.float32)
-    arrays["final.norm.gamma"] = np.ones(4, np.float32)
-    arrays["head.0.weight"] = rng.normal(size=(2, 4)).astype(np.float32)
-    x = arrays["embedding.token"][[0, 2]].astype(np.float64)
-    x = (x - x.mean(axis=1, keepdims=True)) / x.std(axis=1, keepdims=True)
-    expected = arrays["head.0.weight"] @ x.mean(axis=0)
-    logits = float_model.run(spec, arrays, np.array([0, 2], np.int32))
-    np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("pooling", ["first", "mean", "none"])

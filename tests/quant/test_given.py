@@ -28,8 +28,10 @@ from rtl.compile import __main__ as compiler
 from rtl.compile.image import read_image
 from sim import regress, run, vectors
 from sim.cycles import __main__ as cycles
+from tests.ending import figures
+from tests.quant import zoo
 from tests.quant.test_images import drawn, processed, saved
-from tests.quant.test_rows_given import NAMES, change, checkpoint, written
+from tests.quant.test_rows_given import NAMES, checkpoint, written
 
 COUNT = 12
 NONE_AT_HAND = "and none are at hand: name .npy files of rows"
@@ -111,9 +113,8 @@ def test_what_is_stored_has_no_rows_but_its_reader(made: Made) -> None:
 
 def test_a_file_is_classified(made: Made, tmp_path: Path) -> None:
     """By itself, from a list of names, from a folder without classes."""
-    out = tmp_path / "one.json"
-    assert classify.main([str(made.file), *made.common, "--json", str(out)]) == 0
-    found, right = json.loads(out.read_text()), made.golden
+    found = figures(classify.main, [made.file, *made.common], tmp_path / "one.json")
+    right = made.golden
     assert list(found["golden"]["integer_logits"].values()) == right
     floats = load(made.folder)
     rows = QuantizedModel.load(made.quantized, made.folder).tokens(str(made.file)).rows
@@ -130,10 +131,10 @@ def test_a_file_is_classified(made: Made, tmp_path: Path) -> None:
 
 def test_sources_give_the_same_answers(made: Made, tmp_path: Path) -> None:
     """Names of folders, and indices of a column, are one label."""
-    found, figures = [], tmp_path / "found.json"
-    for source in (made.source, made.source.parent / "table.csv"):
-        assert evaluate.main([*made.common, "--data", str(source), "--json", str(figures)]) == 0
-        found.append(json.loads(figures.read_text()))
+    found = [
+        figures(evaluate.main, [*made.common, "--data", source], tmp_path / "found.json")
+        for source in (made.source, made.source.parent / "table.csv")
+    ]
     assert found[0]["labelled_texts"] == found[1]["labelled_texts"] == COUNT
     for model in ("float", "golden"):
         assert [sum(row) for row in found[0][model]["confusion"]] == [COUNT // 3] * 3
@@ -145,11 +146,7 @@ def test_sources_give_the_same_answers(made: Made, tmp_path: Path) -> None:
     [
         (IMAGES, "notes.txt", "holds no images .png"),
         (IMAGES, "bird/1.png", "its name 'bird' is not one of no"),
-        (
-            IMAGES,
-            "",
-            "no data set or file named .*: give digits, .* a folder or file of .png",
-        ),
+        (IMAGES, "", "no data set or file named .*: give digits, .* a folder or file of .png"),
         (FILES, "1.png", "holds no files .npy"),
         (FILES, "bird/1.npy", "its name 'bird' is not one of no"),
         (FILES, "", "no data set or file named .*: give a .csv, .* a folder or file of .npy"),
@@ -216,19 +213,19 @@ def test_other_commands_take_files(made: Made, tmp_path: Path, capsys: Any) -> N
     assert not any(full.rows[4 * full.row_bytes :])
     cut = [*made.common, "--text", str(made.file), "--unit", "layernorm"]
     assert vectors.main([*cut, "--out", str(tmp_path / "cut")]) == 0
-    assert cycles.main([*made.common, "--batch", "20", "--data", str(made.source)]) == 0
+    assert cycles.main(["texts", *made.common, "--batch", "20", "--data", str(made.source)]) == 0
 
 
 def test_rows_become_a_class_each(made: Made, tmp_path: Path) -> None:
     """Without pooling."""
     if made.inputs == IMAGES:
         return
-    model, out, figures = checkpoint(tmp_path / "model"), tmp_path / "out", tmp_path / "one.json"
-    change(model, pooling="none")
+    model, out = checkpoint(tmp_path / "model"), tmp_path / "out"
+    zoo.change(model, pooling="none")
     options = ["--model", str(model), "--data", str(made.source), "--remedies", "none"]
     assert calibrate.main([*options, "--out", str(out)]) == 0
-    assert classify.main([str(made.file), "--quantized", str(out), "--json", str(figures)]) == 0
-    found = json.loads(figures.read_text())["golden"]
+    line = [made.file, "--quantized", out]
+    found = figures(classify.main, line, tmp_path / "one.json")["golden"]
     assert found["words"] == [*"01234"]
     assert np.shape(found["integer_logits"]) == (5, len(NAMES))
 
@@ -268,19 +265,18 @@ def test_what_is_not_taken_is_refused(made: Made, capsys: Any) -> None:
     for main in (evaluate.main, run.main, regress.main, vectors.main):
         refused(main, common, NONE_AT_HAND)
     refused(embedding.main, common, "is a model of classification")
-    refused(cycles.main, [*common, "--batch", "20"], NONE_AT_HAND)
+    refused(cycles.main, ["texts", *common, "--batch", "20"], NONE_AT_HAND)
 
 
 @pytest.mark.slow
 def test_the_simulated_verilog_takes_files(made: Made, tmp_path: Path, capsys: Any) -> None:
-    page, figures = tmp_path / "page.html", tmp_path / "run.json"
-    common = [*made.common, "--lanes", "4", "--json", str(figures)]
-    assert run.main([*common, "--text", str(made.file), "--html", str(page)]) == 0
+    page, file = tmp_path / "page.html", tmp_path / "run.json"
+    common = [*made.common, "--lanes", "4"]
+    found = figures(run.main, [*common, "--text", made.file, "--html", page], file)
     assert "Every bit equal to the golden model" in capsys.readouterr().out
-    verdicts = {one["model"]: one for one in json.loads(figures.read_text())["verdicts"]}
+    verdicts = {one["model"]: one for one in found["verdicts"]}
     assert list(verdicts["RTL"]["logits"].values()) == made.golden
     seen = page.read_text().count('class="seen"')
     assert seen == (1 + 6 if made.inputs == IMAGES else 0)  # the image, and a head each
-    assert regress.main([*common, "--data", str(made.source), "--texts", "6"]) == 0
-    found = json.loads(figures.read_text())
+    found = figures(regress.main, [*common, "--data", made.source, "--texts", "6"], file)
     assert (found["texts"], found["mismatches"], found["problems"]) == (6, 0, [])

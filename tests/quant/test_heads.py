@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,11 @@ from quant import calibrate, classify, evaluate
 from quant.calibrate import Made, Observed, distance, observe, quantize
 from quant.foreign.checkpoint import load
 from quant.foreign.tokenizer import Tokens
-from quant.measure.tasks import judge, likeness, task_of
-from quant.model import float_model
-from quant.model.spec import MULTI_LABEL, REGRESSION, CheckpointError
+from quant.measure.tasks import likeness, task_of
+from quant.model.spec import CheckpointError
 from quant.quantize import quantizers
 from quant.quantize.options import Options
+from tests.ending import figures
 from tests.quant import tiny
 
 ROWS: list[tuple[str, list[str]]] = [
@@ -30,10 +30,7 @@ ROWS: list[tuple[str, list[str]]] = [
 ]
 MULTI: dict[str, Any] = {"problem_type": "multi_label_classification"}
 ONE: dict[str, Any] = {"id2label": {"0": "stars"}}
-SCORE: dict[str, Any] = ONE | {"sentence_transformers": {"version": "6"}}
 SEVERAL: dict[str, Any] = {"problem_type": "regression"}
-
-Command = Callable[[list[str]], int]
 
 
 @pytest.mark.parametrize(
@@ -63,89 +60,73 @@ def test_refusals(problem: Any, tmp_path: Path) -> None:
         load(tiny.write(tmp_path, config, tiny.tensors(labels=1)))
 
 
-def made(folder: Path, config: dict[str, Any], labels: int) -> tuple[list[str], Path, Path]:
-    """The options of a command on a calibrated tiny model, its data, and what it writes."""
+def in_every_command(folder: Path, config: dict[str, Any], labels: int) -> SimpleNamespace:
+    """What a calibrated tiny model and its commands say of ROWS, with the outputs of both models.
+
+    said: of one text each; lines and counted: of a batch.
+    """
     arrays = tiny.tensors(labels=labels)
     # Outputs of very different reach: each needs a scale of its own.
     arrays["classifier.weight"] *= (np.float32(300) ** -np.arange(labels))[:, None]
     arrays["classifier.bias"] *= np.float32(300) ** -np.arange(labels)
     model, out = tiny.write(folder / "tiny", config, arrays), folder / "out"
-    data = folder / "texts.jsonl"
-    if "problem_type" in config and labels == 3 and config is MULTI:
-        rows = [{"text": text, "label": label} for text, label in ROWS]
-    else:
-        targets: list[Any] = [[i + 0.5] * labels for i in range(len(ROWS))]
-        rows = [{"text": text, "label": t} for (text, _), t in zip(ROWS, targets)]
+    data, file, batch = folder / "texts.jsonl", folder / "figures.json", folder / "out.jsonl"
+    rows = [{"text": text, "label": names if config is MULTI else [i + 0.5] * labels}
+            for i, (text, names) in enumerate(ROWS)]  # fmt: skip
     data.write_text("\n".join(map(json.dumps, rows)))
-    options = ["--model", str(model), "--data", str(data)]
-    assert calibrate.main([*options, "--out", str(out), "--remedies", "none"]) == 0
-    return [*options, "--quantized", str(out)], data, folder / "figures.json"
+    common = ["--model", str(model), "--data", str(data)]
+    assert calibrate.main([*common, "--out", str(out), "--remedies", "none"]) == 0
+    integers, info = store.load(out)
+    _, golden, floats = tiny.one_by_one(model, out, [text for text, _ in ROWS])
+    both = ["--model", model, "--quantized", out]
+    return SimpleNamespace(
+        evaluated=figures(evaluate.main, [*common, "--quantized", out], file),
+        said=[figures(classify.main, [t, *both], file)["golden"] for t, _ in ROWS],
+        counted=figures(classify.main, ["--batch", data, "-o", batch, *both], file),
+        lines=[json.loads(line) for line in batch.read_text().splitlines()],
+        integers=np.array(golden),
+        floats=np.array(floats),
+        head=integers.head[-1],
+        format=info["tensors"]["logits"],
+        names=info["spec"]["labels"],
+    )
 
 
 def test_several_labels_in_every_command(tmp_path: Path) -> None:
-    options, data, figures = made(tmp_path, MULTI, 3)
-    model, info = store.load(Path(options[-1]))
-    factors = np.array(info["tensors"]["logits"]["factors"])
-    scales = info["tensors"]["logits"]["scale"] * factors
+    found = in_every_command(tmp_path, MULTI, 3)
+    scales = found.format["scale"] * np.array(found.format["factors"])
     assert scales.max() > 1000 * scales.min()
-    assert np.abs(model.head[-1].weight).max(axis=1).tolist() == [127] * 3
-    assert evaluate.main([*options, "--json", str(figures)]) == 0
-    values = json.loads(figures.read_text())
-    checkpoint, tokenizer = load(Path(options[1])), tiny.tokenizer(Path(options[1]))
-    right = agree = 0
-    for text, labels in ROWS:
-        tokens = tokenizer.encode(text, limit=16)
-        integers = encoder.run(model, tokens.ids, tokens.types)
-        floats = float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types)
-        np.testing.assert_allclose(integers * scales, floats, atol=0.2 * np.abs(floats).max())
-        names = [n for n, x in zip(("bad", "good", "mixed"), integers.tolist()) if x > 0]
+    assert np.abs(found.head.weight).max(axis=1).tolist() == [127] * 3
+    limits = 0.2 * np.abs(found.floats).max(axis=1, keepdims=True)
+    assert (np.abs(found.integers * scales - found.floats) <= limits).all()
+    right = 0
+    for (_, labels), said, integers in zip(ROWS, found.said, found.integers.tolist(), strict=True):
+        names = [n for n, x in zip(found.names, integers) if x > 0]
         right += set(names) == set(labels)
-        agree += int(((integers > 0) == (floats > 0)).sum())
-        assert classify.main([text, *options[:2], *options[4:], "--json", str(figures)]) == 0
-        said = json.loads(figures.read_text())["golden"]
         assert said["labels"] == names
         probability = 1 / (1 + np.exp(-np.array(list(said["logits"].values()))))
         np.testing.assert_allclose(list(said["probabilities"].values()), probability, rtol=1e-5)
-        assert said["integer_logits"] == dict(zip(("bad", "good", "mixed"), integers.tolist()))
-    assert values["golden"]["exact"] == right / len(ROWS)
-    assert values["agreement"] == agree / (3 * len(ROWS))
-    batch = [*options[:2], *options[4:], "--batch", str(data), "-o", str(tmp_path / "out.jsonl")]
-    assert classify.main([*batch, "--json", str(figures)]) == 0
-    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert [line["label"] for line in lines] == [labels for _, labels in ROWS]
-    counts = json.loads(figures.read_text())
-    assert counts["accuracy"] == right / len(ROWS)
-    assert counts["classes"].get("bad", 0) == sum("bad" in line["labels"] for line in lines)
+        assert said["integer_logits"] == dict(zip(found.names, integers))
+    assert found.evaluated["golden"]["exact"] == found.counted["accuracy"] == right / len(ROWS)
+    assert found.evaluated["agreement"] == ((found.integers > 0) == (found.floats > 0)).mean()
+    assert [line["label"] for line in found.lines] == [labels for _, labels in ROWS]
+    bad = sum("bad" in line["labels"] for line in found.lines)
+    assert found.counted["classes"].get("bad", 0) == bad
 
 
 @pytest.mark.parametrize(("config", "labels"), [(ONE, 1), (SEVERAL, 3)])
 def test_numbers_in_every_command(config: dict, labels: int, tmp_path: Path) -> None:
-    options, data, figures = made(tmp_path, config, labels)
-    model, info = store.load(Path(options[-1]))
-    format = info["tensors"]["logits"]
-    assert ("factors" in format) == (labels > 1)
-    scales = format["scale"] * np.array(format.get("factors", [1.0]))
-    assert evaluate.main([*options, "--json", str(figures)]) == 0
-    values = json.loads(figures.read_text())
-    checkpoint, tokenizer = load(Path(options[1])), tiny.tokenizer(Path(options[1]))
-    found = []
-    for text, _ in ROWS:
-        tokens = tokenizer.encode(text, limit=16)
-        found.append(encoder.run(model, tokens.ids, tokens.types) * scales)
-        assert classify.main([text, *options[:2], *options[4:], "--json", str(figures)]) == 0
-        said = json.loads(figures.read_text())["golden"]
-        np.testing.assert_allclose(list(said["values"].values()), found[-1], rtol=1e-5)
-    for i, name in enumerate(checkpoint.spec.labels):
-        squares = [(row[i] - (k + 0.5)) ** 2 for k, row in enumerate(found)]
-        assert values["golden"][name]["mse"] == pytest.approx(np.mean(squares))
-        assert values["golden_by_float"][name]["r2"] > 0.9
-    batch = [*options[:2], *options[4:], "--batch", str(data), "-o", str(tmp_path / "out.jsonl")]
-    assert classify.main([*batch, "--json", str(figures)]) == 0
-    counts = json.loads(figures.read_text())
-    for i, name in enumerate(checkpoint.spec.labels):
-        assert counts["means"][name] == pytest.approx(np.mean([row[i] for row in found]))
-        mse = values["golden"][name]["mse"]
-        assert counts["mean_squared_errors"][name] == pytest.approx(mse)
+    found = in_every_command(tmp_path, config, labels)
+    assert ("factors" in found.format) == (labels > 1)
+    numbers = found.integers * found.format["scale"] * np.array(found.format.get("factors", [1.0]))
+    for said, row in zip(found.said, numbers, strict=True):
+        np.testing.assert_allclose(list(said["values"].values()), row, rtol=1e-5)
+    for i, name in enumerate(found.names):
+        mse = pytest.approx(np.mean((numbers[:, i] - (np.arange(len(ROWS)) + 0.5)) ** 2))
+        assert found.evaluated["golden"][name]["mse"] == mse
+        assert found.counted["mean_squared_errors"][name] == mse
+        assert found.evaluated["golden_by_float"][name]["r2"] > 0.9
+        assert found.counted["means"][name] == pytest.approx(numbers[:, i].mean())
 
 
 def test_a_probability_of_one_half_does_not_hold(tmp_path: Path) -> None:
@@ -192,14 +173,3 @@ def test_calibration_counts_labels_that_are_the_same(tmp_path: Path) -> None:
     assert likeness_of(found, made) == 1
     found = replace(found, exact=np.where(np.eye(4, 3, dtype=bool), -found.exact, found.exact))
     assert likeness_of(found, made) == 9 / 12
-
-
-def test_the_verdict_knows_what_the_outputs_are() -> None:
-    (labels,) = judge({}, 0.9688, 128, MULTI_LABEL)["findings"]
-    assert labels == "golden and float agree on 96.88% of 128 texts' labels: below 97%"
-    (numbers,) = judge({}, 0.98, 128, REGRESSION)["findings"]
-    assert numbers == (
-        "golden's numbers explain 0.9800 of the variance of float's on 128 texts: below 0.99"
-    )
-    assert judge({}, 0.97, 128, MULTI_LABEL)["good"]
-    assert judge({}, 0.99, 128, REGRESSION)["good"]

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 from quant import calibrate
 from quant.foreign import vision
-from quant.foreign.checkpoint import fingerprint, load
+from quant.foreign.checkpoint import load
 from quant.foreign.proof import proved
 from quant.images import front
 from quant.model.spec import CheckpointError, EncoderSpec, InputError
@@ -26,6 +26,7 @@ from rtl.compile.options import add_fit, fit
 from rtl.interface.options import add_config_options
 from sim.cycles import __main__ as cycles
 from sim.estimate import __main__ as estimate
+from tests.quant import zoo
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -101,9 +102,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("family", "kind", "options"), CASES)
-def test_the_outputs_are_those_of_transformers(
-    family: str, kind: str, options: dict[str, Any], tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_the_outputs_are_those_of_transformers(family, kind, options, tmp_path, monkeypatch):
     """Also where a task leaves the head out; a weight that is another one shows."""
     saved(tmp_path, family, kind, **options)
     size, middle = options.get("image_size", 12), [0.4] * options.get("num_channels", 3)
@@ -131,9 +130,7 @@ def test_the_outputs_are_those_of_transformers(
 
 @pytest.mark.parametrize("family", ["dinov2", "dinov2_with_registers"])
 @pytest.mark.parametrize("crop", [(20, 20), (8, 8), (16, 16), (9, 22), (8, 32)])
-def test_positions_of_dinov2_are_resampled_as_in_transformers(
-    family: str, crop: tuple[int, int], tmp_path: Path
-) -> None:
+def test_positions_of_dinov2_are_resampled_as_in_transformers(family, crop, tmp_path):
     saved(tmp_path, family, "Model", image_size=16)
     size = {"height": crop[0], "width": crop[1]}
     processed(tmp_path, "BitImageProcessor", size={"shortest_edge": 24}, crop_size=size)
@@ -166,13 +163,11 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "options"), OPTIONS)
-def test_pixels_are_those_of_transformers_by_what_is_stored(
-    name: str, options: dict[str, Any], made: front.Front, tmp_path: Path
-) -> None:
+def test_pixels_are_those_of_transformers_by_what_is_stored(name, options, made, tmp_path):
     """Whatever the processor follows; also in processor_config.json, and from quantized.json."""
     processed(tmp_path, name, **options)
     its = transformers.AutoImageProcessor.from_pretrained(tmp_path, backend="pil")
-    content = json.loads((tmp_path / "preprocessor_config.json").read_text())
+    content = zoo.tiny.json_of(tmp_path / "preprocessor_config.json")
     (tmp_path / "nested").mkdir()
     (tmp_path / "nested" / "processor_config.json").write_text(
         json.dumps({"processor_class": "CLIPProcessor", "image_processor": content})
@@ -228,8 +223,7 @@ def test_what_does_not_map_is_refused(name: str, tmp_path: Path) -> None:
     processed(tmp_path, **{"size": sizes.get("image_size", 12), **means, **options})
     if name == "no file":
         (tmp_path / "preprocessor_config.json").unlink()
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | change))
+    zoo.change(tmp_path, **change)
     with pytest.raises(CheckpointError, match=message):
         proven(tmp_path)
     if "its head" in message:
@@ -264,15 +258,6 @@ def test_the_one_length_of_an_image_is_counted(tmp_path: Path, capsys: Any) -> N
         fit(parser.parse_args(["--fit", str(out), "--tokens", "200"]))
 
 
-def test_the_hash_is_of_the_image_processor_too(tmp_path: Path) -> None:
-    saved(tmp_path, "vit", "Model")
-    processed(tmp_path, size=12)
-    first = fingerprint(tmp_path)
-    assert load(tmp_path).sha256 == first
-    processed(tmp_path, size=12, resample=3)
-    assert fingerprint(tmp_path) != first
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> front.Front:
     """3 x 2 patches of 2 x 4 pixels behind one row, 6 hidden."""
@@ -300,9 +285,7 @@ DAMAGES: list[tuple[Callable[[Path, dict[str, Any]], Any], str]] = [
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGES)
-def test_another_front_end_is_refused(
-    made: front.Front, damage: Any, message: str, tmp_path: Path
-) -> None:
+def test_another_front_end_is_refused(made, damage, message, tmp_path):
     facts, file = json.loads(json.dumps(made.facts)), tmp_path / made.FILE
     file.write_bytes(made.content)
     damage(file, facts)

@@ -2,11 +2,7 @@ import numpy as np
 import pytest
 
 from quant.model.activation import gelu
-from quant.quantize.observers import (
-    SAMPLE,
-    Observer,
-    activation_clipping_point,
-)
+from quant.quantize.observers import SAMPLE, Observer, activation_clipping_point
 
 
 def observed(*parts: np.ndarray) -> Observer:

@@ -8,31 +8,22 @@ from golden.model import Linear
 from golden.requantize import requantize
 from quant.model.activation import ACTIVATIONS
 from quant.model.float_model import layer_norm
-from quant.quantize.quantizers import (
-    CalibrationError,
-    activation_table,
-    embedding_factors,
-    linear,
-    normalise,
-    operand_shifts,
-    rounded,
-    table_codes,
-)
-from quant.quantize.quantizers import layer_norm as integer_norm
+from quant.quantize import quantizers
+from quant.quantize.quantizers import CalibrationError
 
 
 def test_rounds_ties_upwards() -> None:
-    assert rounded([-1.5, -0.5, 0.5, 1.5, 1.49]).tolist() == [-1, 0, 1, 2, 1]
+    assert quantizers.rounded([-1.5, -0.5, 0.5, 1.5, 1.49]).tolist() == [-1, 0, 1, 2, 1]
 
 
 def test_normalise_keeps_sixteen_bits() -> None:
     x = 2.0 ** np.random.default_rng(1).uniform(-31.5, 14.9, 5000)
-    m, s = normalise("x", x)
+    m, s = quantizers.normalise("x", x)
     assert ((m >= 1 << 15) & (m < 1 << 16)).all()
     assert ((s >= 1) & (s <= 47)).all()
     assert np.abs(m * 2.0**-s / x - 1).max() <= 2**-16
-    assert [int(v) for v in normalise("one", 1.0)] == [1 << 15, 15]
-    assert [int(v) for v in normalise("carry", 1 - 1e-9)] == [1 << 15, 15]
+    assert [int(v) for v in quantizers.normalise("one", 1.0)] == [1 << 15, 15]
+    assert [int(v) for v in quantizers.normalise("carry", 1 - 1e-9)] == [1 << 15, 15]
 
 
 def test_shifts_are_the_least_that_lose_no_more_than_half_a_step() -> None:
@@ -40,7 +31,7 @@ def test_shifts_are_the_least_that_lose_no_more_than_half_a_step() -> None:
     ends = np.array([1, 100, 254, 255, 256, 509, 510, 1000, 4000, 20_000, 32_511, 32_640])
     x16 = np.stack([-ends // 3, ends]) * np.where(np.arange(len(ends)) % 2, 1, -1)
     low, high = x16.min(axis=0), x16.max(axis=0)
-    shifts = operand_shifts(low / 64, high / 64, 1 / 64)
+    shifts = quantizers.operand_shifts(low / 64, high / 64, 1 / 64)
 
     def clipped(shifts: np.ndarray) -> np.ndarray:
         codes = operand(x16, shifts).astype(int)
@@ -54,7 +45,7 @@ def test_shifts_are_the_least_that_lose_no_more_than_half_a_step() -> None:
 @pytest.mark.parametrize("factor", [2.0**-33, 2.0**16, 0.0])
 def test_normalise_refuses_what_the_requantizer_cannot_do(factor: float) -> None:
     with pytest.raises(CalibrationError, match=r"layer.0.q: the scale factor .* 2\^-32 and 2\^15"):
-        normalise("layer.0.q", factor)
+        quantizers.normalise("layer.0.q", factor)
 
 
 def real(layer: Linear, codes: np.ndarray, output_scale: float) -> np.ndarray:
@@ -68,7 +59,7 @@ def test_a_linear_layer_equals_its_float_twin() -> None:
     weight, bias = rng.normal(size=(30, 40)), rng.normal(size=30)
     weight *= 10.0 ** rng.uniform(-3, 1, (30, 1))  # channels of very different size
     codes = rng.integers(-127, 128, (200, 40))
-    result, scales, reach = linear("x", weight, bias, 0.02, 1e-4)
+    result, scales, reach = quantizers.linear("x", weight, bias, 0.02, 1e-4)
     exact = codes * 0.02 @ weight.T + bias
     error = np.abs(real(result, codes, 1e-4) - exact)
     # Rounding the weights costs at most half a step of the weight in each of 40 products.
@@ -87,7 +78,7 @@ def test_bias_correction_removes_the_mean_error() -> None:
     exact = codes * 0.01 @ weight.T
     errors = []
     for means in (0.0, (codes * 0.01).mean(axis=0)):
-        found, *_ = linear("x", weight, bias, 0.01, 1e-3, input_means=means)
+        found, *_ = quantizers.linear("x", weight, bias, 0.01, 1e-3, input_means=means)
         errors.append(np.abs((real(found, codes, 1e-3) - exact).mean(axis=0)).max())
     assert errors[1] < 1e-3 < errors[0]
 
@@ -95,7 +86,7 @@ def test_bias_correction_removes_the_mean_error() -> None:
 def test_a_dead_channel_and_a_large_bias_get_a_scale_that_fits() -> None:
     weight = np.array([[0, 0], [1e-9, 0], [1, 1], [0, 0]], np.float32)
     bias = np.array([0, 5, 0.5, -3], np.float32)
-    result, *_ = linear("x", weight, bias, 0.1, 0.05)
+    result, *_ = quantizers.linear("x", weight, bias, 0.1, 0.05)
     assert np.abs(result.bias).max() <= (1 << 30) - 2 * 128 * 127
     np.testing.assert_allclose(real(result, np.zeros((1, 2)), 0.05)[0], [0, 5, 0.5, -3], atol=0.026)
 
@@ -103,7 +94,7 @@ def test_a_dead_channel_and_a_large_bias_get_a_scale_that_fits() -> None:
 def test_logits_that_are_compared_share_one_scale() -> None:
     weight = np.array([[1.0, 0.5], [0.01, 0.02]], np.float32)
     bias = np.zeros(2, np.float32)
-    logits, scales, _ = linear("head.1", weight, bias, 0.1, None, per_channel=False)
+    logits, scales, _ = quantizers.linear("head.1", weight, bias, 0.1, None, per_channel=False)
     assert logits.m is None
     assert len(set(scales)) == 1
     assert logits.weight.tolist() == [[127, 64], [1, 3]]
@@ -111,17 +102,19 @@ def test_logits_that_are_compared_share_one_scale() -> None:
 
 def test_refuses_sums_beyond_the_accumulator() -> None:
     with pytest.raises(CalibrationError, match=r"ffn: a sum of 70000 products does not fit int32"):
-        linear("ffn", np.zeros((1, 70000), np.float32), np.zeros(1, np.float32), 1, 1)
+        quantizers.linear("ffn", np.zeros((1, 70000), np.float32), np.zeros(1, np.float32), 1, 1)
     # The second weight rounds to 0, and an absurd mean makes its error a bias beyond int32.
     weight = np.array([[1, 0.4 / 127]], np.float32)
     with pytest.raises(CalibrationError, match=r"ffn: channel 0 may reach \d+, beyond the int32"):
-        linear("ffn", weight, np.zeros(1, np.float32), 1, 1, input_means=np.array([0, 1e12]))
+        quantizers.linear(
+            "ffn", weight, np.zeros(1, np.float32), 1, 1, input_means=np.array([0, 1e12])
+        )
 
 
 @pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
 @pytest.mark.parametrize("point", [0.05, 0.7, 2.77, 4.0, 11.5])
 def test_tables_are_within_half_an_lsb_for_every_code(activation: str, point: float) -> None:
-    (table, low), scale = activation_table(activation, point)
+    (table, low), scale = quantizers.activation_table(activation, point)
     assert low is None
     codes = np.arange(-128, 128).astype(np.int8)
     exact = ACTIVATIONS[activation](codes * (point / 127))
@@ -154,24 +147,26 @@ def test_layer_norm_on_real_rows(classifier: object, texts: list) -> None:
 def test_layer_norm_parameters_use_their_bits_and_are_refused_beyond() -> None:
     rng = np.random.default_rng(4)
     gamma, beta = rng.uniform(0.1, 2, 16).astype(np.float32), rng.normal(size=16)
-    norm = integer_norm("n", gamma, beta.astype(np.float32), 1e-12, 1e-3, 1e-4)
+    norm = quantizers.layer_norm("n", gamma, beta.astype(np.float32), 1e-12, 1e-3, 1e-4)
     assert np.abs(norm.gamma).max() >= 1 << 14
     assert norm.epsilon == 1
-    assert integer_norm("n", gamma, beta, 1e-3, 1e-3, 1e-4).epsilon == round(1e-3 * 256 / 1e-6)
+    assert quantizers.layer_norm("n", gamma, beta, 1e-3, 1e-3, 1e-4).epsilon == round(
+        1e-3 * 256 / 1e-6
+    )
     with pytest.raises(CalibrationError, match=r"layer.0.norm1: gamma or beta is too large"):
-        integer_norm("layer.0.norm1", gamma * 1e9, beta, 1e-12, 1e-3, 1e-4)
+        quantizers.layer_norm("layer.0.norm1", gamma * 1e9, beta, 1e-12, 1e-3, 1e-4)
     with pytest.raises(CalibrationError, match=r"norm2: epsilon 0.1 is \S+ LSB .*above 2\^50"):
-        integer_norm("norm2", gamma, beta, 0.1, 1e-9, 1e-4)
+        quantizers.layer_norm("norm2", gamma, beta, 0.1, 1e-9, 1e-4)
 
 
 @pytest.mark.parametrize("points", [(1.0, 1.0), (5.0, 0.02), (0.001, 1.0), (2.0, 3.1)])
 def test_wide_tables_hold_every_value_to_half_a_step(points: tuple[float, float]) -> None:
-    a_t, a_p, scale = embedding_factors(*points, wide=True)
+    a_t, a_p, scale = quantizers.embedding_factors(*points, wide=True)
     assert a_t + a_p == 256
     assert scale * 127 * 258 < 1.01 * sum(points)
     for factor, point in ((a_t, points[0]), (a_p, points[1])):
         table = np.linspace(-point, point, 4001)
-        high, low = table_codes(table, scale, factor)
+        high, low = quantizers.table_codes(table, scale, factor)
         assert high.dtype == low.dtype == np.int8
         assert max(abs(int(c)) for codes in (high, low) for c in (codes.min(), codes.max())) <= 127
         values = (factor * high.astype(int) + low) * scale
@@ -180,7 +175,7 @@ def test_wide_tables_hold_every_value_to_half_a_step(points: tuple[float, float]
 
 def test_embedding_factors_reach_both_tables() -> None:
     for token, position in [(1.0, 1.0), (3.0, 0.2), (0.05, 2.0), (1.0, 0.001)]:
-        a_t, a_p, scale = embedding_factors(token, position)
+        a_t, a_p, scale = quantizers.embedding_factors(token, position)
         assert 1 <= a_t <= 255
         assert 1 <= a_p <= 255
         assert a_t + a_p <= 258
@@ -191,5 +186,5 @@ def test_embedding_factors_reach_both_tables() -> None:
 
 
 def test_table_codes_round_and_clip() -> None:
-    codes, _ = table_codes(np.array([[0.1, -0.1, 0.004, 9.0, -9.0]], np.float32), 0.01)
+    codes, _ = quantizers.table_codes(np.array([[0.1, -0.1, 0.004, 9.0, -9.0]], np.float32), 0.01)
     assert codes.tolist() == [[10, -10, 0, 127, -127]]

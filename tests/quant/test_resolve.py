@@ -76,9 +76,7 @@ def compare(folder: Path, longest: int = 24) -> None:
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_every_option_is_that_of_transformers(
-    settings: dict[str, Any], whole: bool, tmp_path: Path
-) -> None:
+def test_every_option_is_that_of_transformers(settings, whole, tmp_path):
     compare(folder_of(tmp_path / "model", settings, whole))
 
 
@@ -165,14 +163,20 @@ def test_a_library_that_panics_is_one_line(tmp_path: Path) -> None:
         *("tokenizer.json", "tokenizer.4.0.0.json", "tokenizer.model", "sentencepiece.bpe.model"),
         *("spiece.model", "spm.model", "tiktoken.model", "tekken.json", "vocab.txt", "vocab.json"),
         *("merges.txt", "added_tokens.json", "special_tokens_map.json", "tokenizer_config.json"),
+        *("config.json", "model.safetensors", "modules.json", "1_Pooling/config.json"),
+        *("sentence_bert_config.json", "preprocessor_config.json"),
     ],
 )
-def test_every_file_of_a_tokenizer_is_of_the_hash(name: str, tmp_path: Path) -> None:
-    folder = tiny.write(tmp_path)
-    (folder / name).write_bytes(b"{}")
-    before = fingerprint(folder)
-    (folder / name).write_bytes(b"{} ")
-    assert fingerprint(folder) != before
+def test_every_file_that_is_read_is_of_the_hash(name: str, tmp_path: Path) -> None:
+    folder = tiny.write_embedder(tmp_path)
+    file = folder / name
+    assert fingerprint(folder) == load(folder).sha256
+    content = file.read_bytes() if file.is_file() else b"{}"
+    hashes = set()
+    for written in (content, content + b" "):
+        file.write_bytes(written)
+        hashes.add(fingerprint(folder))
+    assert len(hashes) == 2
 
 
 def test_ids_beyond_the_embedding_are_refused(tmp_path: Path) -> None:
@@ -208,9 +212,7 @@ LENGTHS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("files", "settings"), LENGTHS)
-def test_sentence_transformers_gives_the_same_vectors(
-    files: dict[str, Any], settings: dict[str, Any], tmp_path: Path
-) -> None:
+def test_sentence_transformers_gives_the_same_vectors(files, settings, tmp_path):
     library = pytest.importorskip("sentence_transformers")
     folder = tiny.write_embedder(tmp_path / "model", {"vocab_size": 13}, **files)
     arrays = tiny.encoder_tensors()

@@ -56,31 +56,12 @@ def test_without_modules_it_is_the_mean(tmp_path: Path) -> None:
     assert load(directory).spec.pooling == "mean"
 
 
-def test_the_longest_text_is_that_of_the_folder(tmp_path: Path) -> None:
-    cut = load(tiny.write_embedder(tmp_path / "a", sentence_bert_config={"max_seq_length": 9}))
-    assert (cut.spec.max_tokens, len(cut.arrays["embedding.position"])) == (9, 9)
-    for length in (None, 16, 400):
-        others = {"sentence_bert_config": {"max_seq_length": length}}
-        assert load(tiny.write_embedder(tmp_path / "b", **others)).spec.max_tokens == 16
-
-
 def test_positions_before_the_first_token_are_kept(tmp_path: Path) -> None:
     config = {"architectures": ["RobertaModel"], "model_type": "roberta", "pad_token_id": 1}
     others = {"sentence_bert_config": {"max_seq_length": 9}}
     tiny.write_tokenizer(tmp_path)
     spec = load(tiny.write_embedder(tmp_path, config, **others)).spec
     assert (spec.position_offset, spec.positions, spec.max_tokens) == (2, 11, 9)
-
-
-def test_the_hash_is_of_what_the_folder_says_too(tmp_path: Path) -> None:
-    """A model calibrated for one pooling is not taken for another."""
-    hashes = {
-        load(tiny.write_embedder(tmp_path / str(i), pooling=pooling, **others)).sha256
-        for i, (pooling, others) in enumerate(
-            [(None, {}), (CLS, {}), (None, {"sentence_bert_config": {"max_seq_length": 9}})]
-        )
-    }
-    assert len(hashes) == 3
 
 
 FORWARD = {"method": "forward", "method_output_name": STATE}

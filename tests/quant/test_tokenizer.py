@@ -19,12 +19,6 @@ def test_a_real_sentence(tokenizer: TextTokenizer) -> None:
     assert tokens.dropped == 0
 
 
-def test_a_pair_has_two_segments(tokenizer: TextTokenizer) -> None:
-    tokens = tokenizer.encode("good", "not bad", limit=16)
-    assert tokens.words == ("[CLS]", "good", "[SEP]", "not", "bad", "[SEP]")
-    assert tokens.types.tolist() == [0, 0, 0, 1, 1, 1]
-
-
 def test_a_long_text_is_cut_to_the_limit(tokenizer: TextTokenizer) -> None:
     tokens = tokenizer.encode("good film " * 400, limit=100)
     assert len(tokens.ids) == 100
@@ -71,9 +65,7 @@ def test_refuses_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 @pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
-def test_standard_input_that_is_not_utf_8_is_one_line(
-    encoding: str, errors: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_standard_input_that_is_not_utf_8_is_one_line(encoding, errors, tmp_path, monkeypatch):
     # However the terminal is set: a byte that is no text is named, and text is what it is.
     tokenizer = tiny.tokenizer(tiny.write(tmp_path / "tiny"))
 

@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,6 +6,7 @@ import pytest
 from quant.calibrate import main as calibrate
 from quant.measure.compare import TensorError
 from quant.measure.tasks import judge
+from quant.model.spec import MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
 from tests.quant import tiny
 
 
@@ -44,10 +44,22 @@ def test_many_poor_tensors_and_channels_are_counted() -> None:
     assert verdict["findings"][5:] == ["7 more tensors are below 15 dB"]
 
 
+@pytest.mark.parametrize(
+    ("task", "share", "finding"),
+    [
+        (MULTI_LABEL, 0.97, "agree on 96.00% of 9 texts' labels: below 97%"),
+        (TOKEN_CLASSIFICATION, 0.97, "agree on 96.00% of 9 texts' tokens: below 97%"),
+        (REGRESSION, 0.99, "0.9800 of the variance of float's on 9 texts: below 0.99"),
+    ],
+)
+def test_it_knows_what_the_outputs_are(task: str, share: float, finding: str) -> None:
+    assert judge({}, share, 9, task)["good"]
+    (found,) = judge({}, share - 0.01, 9, task)["findings"]
+    assert found.endswith(finding)
+
+
 @pytest.mark.parametrize("outlier", [False, True])
-def test_calibrate_says_so_and_writes_it_down(
-    outlier: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_calibrate_says_so_and_writes_it_down(outlier, tmp_path, capsys):
     """One row of a weight matrix 3,000 times as large: its channel leaves the others no codes."""
     arrays = tiny.tensors()
     if outlier:

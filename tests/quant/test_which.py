@@ -53,12 +53,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(("main", "arguments"), COMMANDS)
-def test_a_checkpoint_has_its_own_integers(
-    main: Main,
-    arguments: list[str],
-    models: tuple[Path, Path],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_checkpoint_has_its_own_integers(main, arguments, models, capsys):
     _, other = models
     users = contents(Path("build/model"))
     own = Path(f"build/model-{checkpoint.fingerprint(other)[:8]}")

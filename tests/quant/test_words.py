@@ -11,12 +11,12 @@ from golden import encoder, store
 from quant import calibrate, classify, evaluate, report
 from quant.calibrate import observe, quantize
 from quant.foreign.checkpoint import DEFAULT_MODEL, load
-from quant.measure.tasks import judge, likeness
+from quant.measure.tasks import likeness
 from quant.model import float_model
 from quant.quantize.options import Options
 from quant.quantized_model import QuantizedModel
-from tests.ending import refusal
-from tests.quant import tiny
+from tests.ending import figures, refusal
+from tests.quant import tiny, zoo
 
 LABELS = ("O", "B-X", "I-X", "B-Y", "I-Y")
 ROWS = [
@@ -54,20 +54,6 @@ def quantized(model: Path, data: Path, tmp_path: Path) -> Path:
     return out
 
 
-def test_a_plain_transformer_has_the_same_head_on_every_token(tmp_path: Path) -> None:
-    """Its head is linear: the mean of all tokens' logits is the logits of their mean."""
-    arrays = tiny.transformer_tensors(tiny.tensors())
-    ids = np.array([2, 5, 7, 3, 9], np.int32)
-    found = []
-    for pooling in ("none", "mean"):
-        folder = tiny.write(tmp_path / pooling, tiny.TRANSFORMER | {"pooling": pooling}, arrays)
-        source = load(folder)
-        found.append(float_model.run(source.spec, source.arrays, ids))
-    assert found[0].shape == (5, 3)
-    assert found[0].std(axis=0).min() > 0.1
-    np.testing.assert_allclose(found[0].mean(axis=0), found[1], atol=1e-5)
-
-
 def test_words_begin_where_transformers_says(texts: list) -> None:
     transformers = pytest.importorskip("transformers")
     theirs = transformers.AutoTokenizer.from_pretrained(DEFAULT_MODEL)
@@ -91,25 +77,17 @@ def test_words_begin_where_transformers_says(texts: list) -> None:
 def test_calibration_and_evaluation_agree_with_both_models_one_by_one(
     model: Path, quantized: Path, data: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "evaluation.json"
-    line = ["--model", str(model), "--quantized", str(quantized), "--data", str(data)]
-    assert evaluate.main([*line, "--json", str(out)]) == 0
-    found = json.loads(out.read_text())
-    integers, _ = store.load(quantized)
-    source, tokenizer = load(model), tiny.tokenizer(model)
-    kept, right = [], []
-    said: dict[str, list[str]] = {"float": [], "golden": []}
-    for words, tags in ROWS:
-        tokens = tokenizer.encode(words, limit=16, words=True)
-        kept.append(len(tokens.kept))
-        right += [tags[word] for word in tokens.kept]
-        logits = {
-            "float": float_model.run(source.spec, source.arrays, tokens.ids, tokens.types),
-            "golden": encoder.run(integers, tokens.ids, tokens.types),
-        }
-        for name, rows in logits.items():
-            said[name] += [LABELS[row.argmax()] for row in rows[tokens.first]]
-    assert kept == [4, 2, 1, 8]  # 16 tokens: one word is cut
+    line = ["--model", model, "--quantized", quantized, "--data", data]
+    found = figures(evaluate.main, line, tmp_path / "evaluation.json")
+    # Classes are compared with each other.
+    assert "factors" not in store.load(quantized)[1]["tensors"]["logits"]
+    texts, *both = tiny.one_by_one(model, quantized, [words for words, _ in ROWS], words=True)
+    right = [tags[word] for text, (_, tags) in zip(texts, ROWS) for word in text.kept]
+    said = {
+        name: [LABELS[row.argmax()] for text, rows in zip(texts, all) for row in rows[text.first]]
+        for name, all in zip(("golden", "float"), both, strict=True)
+    }
+    assert [len(text.kept) for text in texts] == [4, 2, 1, 8]  # 16 tokens: one word is cut
     assert (found["texts"], found["words"], found["labelled_words"]) == (4, 15, 14)
     assert found["cut_words"] == 1
     for name, words in said.items():
@@ -121,21 +99,18 @@ def test_calibration_and_evaluation_agree_with_both_models_one_by_one(
 
 
 def test_names_that_are_no_tags_have_no_entities(model: Path, data: Path, tmp_path: Path) -> None:
-    config = json.loads((model / "config.json").read_text())
-    config["id2label"] = dict(zip("01234", ("noun", "verb", "other", "mark", "x")))
-    (model / "config.json").write_text(json.dumps(config))
+    zoo.change(model, id2label=dict(zip("01234", ("noun", "verb", "other", "mark", "x"))))
     line = ["--model", str(model), "--data", str(data)]
-    out, quantized = tmp_path / "evaluation.json", str(tmp_path / "quantized")
+    quantized = str(tmp_path / "quantized")
     assert calibrate.main([*line, "--remedies", "none", "--out", quantized]) == 0
-    assert evaluate.main([*line, "--quantized", quantized, "--json", str(out)]) == 0
-    assert json.loads(out.read_text())["entities"] is None
+    line += ["--quantized", quantized]
+    assert figures(evaluate.main, line, tmp_path / "evaluation.json")["entities"] is None
 
 
 def test_a_file(quantized: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "lines.jsonl"
-    figures = tmp_path / "figures.json"
-    line = ["--batch", str(data), "--quantized", str(quantized), "-o", str(out)]
-    assert classify.main([*line, "--json", str(figures)]) == 0
+    batch = ["--batch", data, "--quantized", quantized, "-o", out]
+    counts = figures(classify.main, batch, tmp_path / "figures.json")
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     classifier = QuantizedModel.load(quantized, None)
     right = said = 0
@@ -147,7 +122,6 @@ def test_a_file(quantized: Path, data: Path, tmp_path: Path) -> None:
         assert line["label"] == named
         right += sum(a == b for a, b in zip(named, line["labels"]))
         said += sum(tag is not None for tag in named)
-    counts = json.loads(figures.read_text())
     assert (counts["accuracy"], counts["labelled_words"]) == (right / said, said)
 
 
@@ -167,10 +141,3 @@ def test_the_verdict_counts_tokens(model: Path) -> None:
     floats = [float_model.run(source.spec, source.arrays, t.ids, t.types).argmax(1) for t in texts]
     agree = np.concatenate(integers) == np.concatenate(floats)
     assert likeness(source.spec, found.texts, logits, 1.0, found.exact) == agree.mean()
-    (finding,) = judge({}, 0.9, 4, "token-classification")["findings"]
-    assert finding == "golden and float agree on 90.00% of 4 texts' tokens: below 97%"
-
-
-def test_one_scale_for_all_classes(quantized: Path) -> None:
-    """Classes of a token are compared with each other."""
-    assert "factors" not in store.load(quantized)[1]["tensors"]["logits"]

@@ -10,12 +10,14 @@ import numpy as np
 from safetensors.numpy import save_file
 from tokenizers import BertWordPieceTokenizer
 
+from golden import encoder, fast, store
 from golden.model import Shape
-from quant.calibrate import observe, quantize
-from quant.foreign.checkpoint import Checkpoint
+from quant.calibrate import check, observe, quantize
+from quant.foreign.checkpoint import Checkpoint, load
 from quant.foreign.resolve import Resolved, resolve
 from quant.foreign.sentence import read
 from quant.foreign.tokenizer import TextTokenizer, Tokens
+from quant.model import float_model
 from quant.model.spec import TABLE, EncoderSpec
 from quant.quantize.encoder import Quantized, with_tokens
 from quant.quantize.options import Options
@@ -25,7 +27,6 @@ RESOLVED = Resolved(pipeline="", tokens=None, side="right", segments=True, speci
 
 WORDS = [*("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), *("good", "bad", "film", "a", "the"),
          "##s", "!"]  # fmt: skip
-SIZES = {"vocabulary": len(WORDS), "hidden": 12, "ffn": 20, "layers": 2, "positions": 16}
 
 CONFIG: dict[str, Any] = {
     "architectures": ["BertForSequenceClassification"],
@@ -46,6 +47,17 @@ CONFIG: dict[str, Any] = {
 def quantized(source: Checkpoint, texts: Sequence[Tokens], options: Options) -> Quantized:
     """The integer model by all of these texts."""
     return with_tokens(quantize(observe(source, texts)[1], options)[0], source.arrays[TABLE])
+
+
+def followed(
+    source: Checkpoint, texts: list[Tokens], others: list[Tokens], options: Options, count: int
+) -> tuple[Quantized, float]:
+    """The integer model by these texts and its SQNR on others, of which fast computes some."""
+    made = quantized(source, texts, options)
+    for text in others[:count]:
+        golden = encoder.run(made.model, text.ids, text.types)
+        np.testing.assert_array_equal(fast.run(made.model, text.ids, text.types), golden)
+    return made, check(source, made, others)["logits"].sqnr
 
 
 def tensors(seed: int = 1, labels: int = 3) -> dict[str, np.ndarray]:
@@ -145,6 +157,9 @@ def resolved(words: Sequence[str]) -> Resolved:
 
 def info_of(shape: Shape, folder: Path, words: Sequence[str]) -> dict[str, Any]:
     """What calibration says of a model of this shape, its tokenizer written into the folder."""
+    found = resolved(words)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / found.FILE).write_bytes(found.content)
     same = ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary", "positions", "types")
     spec = EncoderSpec(
         labels=tuple(map(str, range(shape.labels))), **{name: getattr(shape, name) for name in same}
@@ -153,21 +168,24 @@ def info_of(shape: Shape, folder: Path, words: Sequence[str]) -> dict[str, Any]:
         "checkpoint": {"sha256": "0"},
         "spec": spec.to_json(),
         "tensors": {"logits": {"scale": 1.0}},
-        "tokenizer": write_resolved(folder, words),
+        "tokenizer": found.facts,
     }
-
-
-def write_resolved(folder: Path, words: Sequence[str]) -> dict[str, Any]:
-    """The tokenizer of a quantized model in `folder`, and what its description says of it."""
-    found = resolved(words)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / found.FILE).write_bytes(found.content)
-    return found.facts
 
 
 def tokenizer(folder: Path) -> TextTokenizer:
     """That of a checkpoint's folder."""
     return TextTokenizer(resolve(read(folder)))
+
+
+def one_by_one(
+    model: Path, quantized: Path, texts: Sequence[str | Sequence[str]], words: bool = False
+) -> tuple[list[Tokens], list[np.ndarray], list[np.ndarray]]:
+    """The tokens of each text, golden's integers, and the numbers of the float model."""
+    integers, checkpoint, reader = store.load(quantized)[0], load(model), tokenizer(model)
+    tokens = [reader.encode(text, limit=16, words=words) for text in texts]
+    golden = [encoder.run(integers, t.ids, t.types) for t in tokens]
+    spec, arrays = checkpoint.spec, checkpoint.arrays
+    return tokens, golden, [float_model.run(spec, arrays, t.ids, t.types) for t in tokens]
 
 
 def write_tokenizer(directory: Path, rows: int = len(WORDS)) -> None:

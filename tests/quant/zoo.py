@@ -168,11 +168,11 @@ def saved(folder: Path, case: str, std: float = 0.3, **options: Any) -> Any:
 BERTS = [case for case, (name, _) in CASES.items() if name.startswith(tuple(_BERTS))]
 
 
-def change(folder: Path, **options: Any) -> Path:
-    """The folder with other options in its config.json; None takes one out."""
-    file = folder / "config.json"
-    config = json.loads(file.read_text()) | options
-    file.write_text(json.dumps({name: x for name, x in config.items() if x is not None}))
+def change(folder: Path, file: str = "config.json", **options: Any) -> Path:
+    """The folder with other options in that file; None takes one out."""
+    config = tiny.json_of(folder / file) | options
+    kept = {name: x for name, x in config.items() if x is not None}
+    (folder / file).write_text(json.dumps(kept))
     return folder
 
 
@@ -220,6 +220,7 @@ OWN: dict[str, dict[str, Any]] = {
     "plain": {},
     "post-norm": {"norm_first": False, "final_norm": False, "embedding_norm": True},
     "first token": {"pooling": "first", "scale_embedding": False, "hidden_act": "gelu"},
+    "every token": {"pooling": "none"},
     "turned": {"rope_theta": 100.0, "sinusoids": False},
     "one layer turned": {"rope_theta": [None, 50]},
     "two bases, one head of K": {"rope_theta": [1000.0, 50.0], "num_key_value_heads": 1},

@@ -18,8 +18,7 @@ from rtl.dma.registers import DmaRegisters
 from rtl.generate.package import folder
 from rtl.generate.package.constraints import constraints
 from rtl.generate.package.core import core
-from rtl.generate.package.data_sheet import memories
-from rtl.generate.package.programming import programming
+from rtl.generate.package.data_sheet import memories, programming
 from rtl.generate.sheet import banner
 from rtl.generate.verilog import convert
 from rtl.interface.config import Config
@@ -86,7 +85,7 @@ def test_memories_of_the_verilog() -> None:
     """Those of a unit of RAMs and ROMs, and of one of FIFOs."""
     config = Config(lanes=4, tokens=8, hidden=8, ffn=8, labels=2)
     parts = {"softmax": Softmax(4, 8), "registers": DmaRegisters(config, Bus())}
-    found = [row for name, part in parts.items() for row in memories(convert(part, name), name)]
+    found = [row[:6] for name, part in parts.items() for row in memories(convert(part, name), name)]
     assert found == [
         ("exp2_table0", "ROM", 2, 2, 256, 9),
         ("exp2_table1", "ROM", 2, 2, 256, 9),

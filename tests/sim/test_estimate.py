@@ -104,7 +104,7 @@ def test_the_memories_are_those_of_the_verilog(bias_heads: int, rotary_pairs: in
     """Width and depth of each, as the generated accelerator instantiates them."""
     made = replace(small(4), bias_heads=bias_heads, rotary_pairs=rotary_pairs)
     verilog = generated("accelerator", made).verilog
-    found = sorted((held.bits, held.words) for held in of_verilog(verilog, "accelerator"))
+    found = sorted((row[5], row[4]) for row in of_verilog(verilog, "accelerator"))
     told = [(m.width, m.depth) for m in memories(made) for _ in range(m.count)]
     assert found == sorted(told)
 
