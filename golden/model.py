@@ -107,12 +107,6 @@ def _check_both_or_none(value: Any, first: str, second: str) -> None:
     _hold(both, f"one of {first} and {second} is None", "both or none")
 
 
-def _weight_sums(weight: np.ndarray) -> np.ndarray:
-    """sum |weight| of each channel, int64 [out]."""
-    sums: np.ndarray = np.abs(weight.astype(np.int32)).sum(axis=1, dtype=np.int64)
-    return sums
-
-
 @dataclass(frozen=True)
 class Shape:
     """Sizes and structure of an encoder.
@@ -190,7 +184,7 @@ class Linear:
         _hold(inputs <= LENGTH_MAX, f"weight has {inputs} inputs", f"1..{LENGTH_MAX}")
         for name, size in {"bias": out, "m": out, "s": out, "table": 256, "table_low": 256}.items():
             _check_shape(name, getattr(self, name), (size,))
-        bound = 128 * _weight_sums(self.weight) + np.abs(self.bias.astype(np.int64))
+        bound = self.bound(128)
         worst = int(bound.argmax())
         found = f"channel {worst}: 128 * sum |weight| + |bias| is {bound[worst]}"
         _hold(bound[worst] <= ~INT32, found, f"0..{~INT32}, or the accumulator may overflow int32")
@@ -200,6 +194,11 @@ class Linear:
             allowed = "0..127 where table is -128, so that both together are an int16"
             for code in np.flatnonzero((self.table == -128) & (self.table_low < 0)):
                 _hold(False, f"table_low[{code}] is {self.table_low[code]}", allowed)
+
+    def bound(self, largest: int) -> np.ndarray:
+        """largest * sum |weight| + |bias| of each channel, int64 [out]."""
+        sums: np.ndarray = np.abs(self.weight.astype(np.int32)).sum(axis=1, dtype=np.int64)
+        return largest * sums + np.abs(self.bias.astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -402,8 +401,7 @@ class Model:
     def __post_init__(self) -> None:
         _check_fields(self)
         shape = self.shape
-        count = len(self.layers)
-        _hold(count == shape.layers, f"layers counts {count}", shape.layers)
+        _hold(len(self.layers) == shape.layers, f"layers counts {len(self.layers)}", shape.layers)
         tables = max(shape.types, 1), shape.positions, shape.hidden
         _check_shape("embedding.token", self.embedding.token, (shape.vocabulary, shape.hidden))
         _check_shape("embedding.position", self.embedding.position, tables)
@@ -413,13 +411,10 @@ class Model:
         ):
             found, allowed = ("None", "a norm") if norm is None else ("a norm", "None")
             _hold((found == "a norm") == wanted, f"{name} is {found}", f"is {allowed} for {shape}")
-        bare, allowed = (
-            shape.norm == "pre" and shape.embedding_norm,
-            "norm 'pre' with an embedding norm",
-        )
+        allowed = "is that in layer 0 of norm 'pre' with an embedding norm"
         for i, layer in enumerate(self.layers):
-            fits = layer.norm1 is not None or (bare and i == 0)
-            _hold(fits, f"layer.{i}.norm1 is None", f"is that in layer 0 of {allowed}")
+            bare = i == 0 and shape.norm == "pre" and shape.embedding_norm
+            _hold(bare or layer.norm1 is not None, f"layer.{i}.norm1 is None", allowed)
         for name, norm in self.norms():
             _check_shape(f"{name}.gamma", norm.gamma, (shape.hidden,))
         if self.projection is not None:
@@ -444,9 +439,8 @@ class Model:
     @property
     def precise(self) -> bool:
         """Some operand has 16 bits."""
-        return any(layer.ffn.wide for layer in self.layers) or any(
-            norm.wide for _, norm in self.norms()
-        )
+        norms = any(norm.wide for _, norm in self.norms())
+        return norms or any(layer.ffn.wide for layer in self.layers)
 
     def attention_wide(self, layer: int) -> bool:
         """Whether q, k and v of a layer read a wide operand."""
@@ -488,12 +482,9 @@ class Model:
             yield "projection", self.projection, hidden, self.inputs(0)
         for i, layer in enumerate(self.layers):
             its, name = layer.attention, f"layer.{i}"
-            for letter, linear, rows in (
-                ("q", its.q, inner),
-                ("k", its.k, keys),
-                ("v", its.v, keys),
-            ):
-                yield f"{name}.attention.{letter}", linear, rows, self.inputs(i)
+            yield f"{name}.attention.q", its.q, inner, self.inputs(i)
+            yield f"{name}.attention.k", its.k, keys, self.inputs(i)
+            yield f"{name}.attention.v", its.v, keys, self.inputs(i)
             yield f"{name}.attention.o", its.o, hidden, inner
             if layer.ffn.gate is not None:
                 yield f"{name}.ffn.gate", layer.ffn.gate, ffn, hidden
@@ -537,13 +528,12 @@ class Model:
         _hold(fits, "embedding.norm.wide is True", "is False before a projection")
         head = [(f"head.{j}", linear) for j, linear in enumerate(self.head)]
         for name, linear in head:
-            fits = linear.table_low is None
-            _hold(fits, f"{name}.table_low is an array", "only for ffn.up and ffn.gate")
+            found = f"{name}.table_low is an array"
+            _hold(linear.table_low is None, found, "only for ffn.up and ffn.gate")
         allowed = f"0..{~INT32} where operands have 16 bits, or the accumulator may overflow"
         for name, linear in [(name, x) for name, x, _, _ in self._projections()] + head:
             # The sum of the low halves gives half a weight each, and 1 by its floor.
-            bias = np.abs(linear.bias.astype(np.int64))
-            bound = int((129 * _weight_sums(linear.weight) + bias + 1).max())
+            bound = int(linear.bound(129).max()) + 1
             found = f"{name}: 129 * sum |weight| + |bias| + 1 is {bound}"
             _hold(bound <= ~INT32, found, allowed)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isqrt
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -232,20 +232,14 @@ def _with_norms(
 ) -> Model:
     """The model with other norms, in the order of use, each layer changed before its own."""
 
-    def optional(of: Norm | None) -> Norm | None:
-        return None if of is None else norm(of)
+    def other(of: Any, *names: str) -> Any:
+        norms = {name: getattr(of, name) for name in names}
+        return replace(of, **{name: norm(its) for name, its in norms.items() if its is not None})
 
-    tables = model.embedding
-    return replace(
-        model,
-        embedding=replace(tables, norm=optional(tables.norm)) if embedding else tables,
-        layers=tuple(
-            replace(of, norm1=optional(of.norm1), norm2=norm(of.norm2))
-            for of in map(layer, model.layers)
-        ),
-        final_norm=optional(model.final_norm),
-        head_norm=optional(model.head_norm),
-    )
+    tables = other(model.embedding, "norm") if embedding else model.embedding
+    layers = tuple(other(layer(of), "norm1", "norm2") for of in model.layers)
+    model = replace(model, embedding=tables, layers=layers)
+    return cast(Model, other(model, "final_norm", "head_norm"))
 
 
 def factorised(rng: np.random.Generator, model: Model, size: int) -> Model:
@@ -270,21 +264,14 @@ def factorised(rng: np.random.Generator, model: Model, size: int) -> Model:
 
 
 def _whole(rng: np.random.Generator, shape: Shape) -> Model:
-    mean = shape.pooling == "mean"
+    embedding, layers = _embedding(rng, shape), [_layer(rng, shape) for _ in range(shape.layers)]
+    final_norm = _norm(rng, shape.hidden) if shape.norm == "pre" else None
     # The mean over L independent tokens has 1/sqrt(L) of their spread.
-    mean_m, mean_s = multiplier(isqrt(min(shape.tokens, 16)), 2) if mean else (None, None)
-    return Model(
-        shape=shape,
-        embedding=_embedding(rng, shape),
-        layers=tuple(_layer(rng, shape) for _ in range(shape.layers)),
-        final_norm=_norm(rng, shape.hidden) if shape.norm == "pre" else None,
-        mean_m=mean_m,
-        mean_s=mean_s,
-        head=(
-            _linear(rng, shape.hidden, shape.hidden, table=_table(rng)),
-            replace(_linear(rng, shape.labels, shape.hidden), m=None, s=None),
-        ),
-    )
+    mean = shape.pooling == "mean"
+    m, s = multiplier(isqrt(min(shape.tokens, 16)), 2) if mean else (None, None)
+    hidden = _linear(rng, shape.hidden, shape.hidden, table=_table(rng))
+    logits = replace(_linear(rng, shape.labels, shape.hidden), m=None, s=None)
+    return Model(shape, embedding, tuple(layers), final_norm, m, s, (hidden, logits))
 
 
 def multiplier(numerator: int, denominator: int) -> tuple[int, int]:
@@ -319,14 +306,9 @@ def _linear(
     pairs = [
         multiplier(spread_out * 256, acc * int(jitter)) for jitter in rng.integers(192, 384, rows)
     ]
-    m, s = np.array(pairs, dtype=np.int32).T
-    return Linear(
-        weight=_codes(rng, rows, columns),
-        bias=rng.integers(-acc, acc + 1, rows, dtype=np.int32),
-        m=m.copy(),
-        s=s.copy(),
-        table=table,
-    )
+    m, s = np.array(pairs, dtype=np.int32).T.copy()
+    weight, bias = _codes(rng, rows, columns), rng.integers(-acc, acc + 1, rows, dtype=np.int32)
+    return Linear(weight, bias, m, s, table)
 
 
 def _readers(rng: np.random.Generator, shape: Shape, size: int) -> tuple[Linear, Linear, Linear]:
@@ -349,13 +331,8 @@ def _norm(rng: np.random.Generator, hidden: int) -> Norm:
     less = np.zeros(hidden, np.int32) if shifts is None else high - shifts.astype(np.int32)
     gamma = rng.integers(one >> 1, one, hidden) * rng.choice((-1, 1), hidden)
     beta = rng.integers(-one * 1024, one * 1024 + 1, hidden, dtype=np.int32)
-    return Norm(
-        gamma=(gamma >> less).astype(np.int16),
-        beta=beta >> less,
-        shift=shift,
-        epsilon=int(rng.integers(1, 1 << 20)),
-        operand_shifts=shifts,
-    )
+    epsilon = int(rng.integers(1, 1 << 20))
+    return Norm((gamma >> less).astype(np.int16), beta >> less, shift, epsilon, shifts)
 
 
 def _embedding(rng: np.random.Generator, shape: Shape) -> Embedding:
@@ -366,15 +343,10 @@ def _embedding(rng: np.random.Generator, shape: Shape) -> Embedding:
     token, position = _codes(rng, *tokens), _codes(rng, *positions)
     wide = bool(token[-1, -1] & 1)
     a_t, a_p = int(rng.integers(80, 130)), int(rng.integers(40, 129))
-    return Embedding(
-        token=token,
-        position=position,
-        token_factor=a_t,
-        position_factor=min(a_p, 256 - a_t) if wide else a_p,
-        token_low=_codes(beside, *tokens) if wide else None,
-        position_low=_codes(beside, *positions) if wide else None,
-        norm=_norm(rng, shape.hidden) if shape.embedding_norm else None,
-    )
+    a_p = min(a_p, 256 - a_t) if wide else a_p
+    low = (_codes(beside, *tokens), _codes(beside, *positions)) if wide else (None, None)
+    norm = _norm(rng, shape.hidden) if shape.embedding_norm else None
+    return Embedding(token, position, a_t, a_p, norm, *low)
 
 
 def _layer(rng: np.random.Generator, shape: Shape) -> Layer:
@@ -387,13 +359,9 @@ def _layer(rng: np.random.Generator, shape: Shape) -> Layer:
         *multiplier(isqrt(16 * min(shape.tokens, 9)), 8),
         residual_shift=int(rng.integers(0, 2)),
     )
-    return Layer(
-        attention=attention,
-        ffn=FeedForward(
-            up=_linear(rng, ffn, hidden, table=_table(rng)),
-            down=_linear(rng, hidden, ffn, spread_in=WEIGHT_SPREAD, spread_out=branch),
-            residual_shift=int(rng.integers(0, 2)),
-        ),
-        norm1=_norm(rng, hidden),
-        norm2=_norm(rng, hidden),
+    feed_forward = FeedForward(
+        _linear(rng, ffn, hidden, table=_table(rng)),
+        _linear(rng, hidden, ffn, spread_in=WEIGHT_SPREAD, spread_out=branch),
+        residual_shift=int(rng.integers(0, 2)),
     )
+    return Layer(attention, feed_forward, _norm(rng, hidden), _norm(rng, hidden))
