@@ -41,10 +41,6 @@ def copy(folder: Path, out: Path, *, without: str = "", **spec: Any) -> Path:
     return out
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 @pytest.mark.parametrize(("text", "index"), [(TEXTS[0], 0), ("A wonderful film. I loved it.", 1)])
 def test_the_command_prints_both_models(text, index, options, classifier, tmp_path, capsys):
     values = figures(main, [text, *options], tmp_path / "figures.json")
@@ -91,7 +87,7 @@ def test_every_line_is_what_one_text_gives(classifier, options, tmp_path, monkey
     source.write_text("\n".join(json.dumps({"text": t, "label": n}) for t, n in rows))
     line = ["--batch", source, "-o", out, "--tokens", "6", *options]
     counts = figures(main, line, tmp_path / "d.json")
-    found = lines(out)
+    found = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["text"].strip() for line in found] == [text.strip() for text, _ in rows]
     full = [line for line in found if line["text"].strip()]
     assert sum("class" in line for line in found) == len(full) == 4

@@ -198,15 +198,6 @@ def test_pre_trained_words_make_embeddings_when_asked(name, tmp_path, monkeypatc
     assert any("is left out" in note for note in checkpoint.notes)
 
 
-def rewritten(folder: Path, options: dict[str, Any], names: dict[str, str]) -> None:
-    """The checkpoint with options of older files, None for one that they lack, and their names."""
-    zoo.change(folder, **options)
-    arrays = load_file(folder / "model.safetensors")
-    for old, new in names.items():
-        arrays = {re.sub(old, new, name): array for name, array in arrays.items()}
-    save_file(arrays, folder / "model.safetensors", {"format": "pt"})
-
-
 NOMIC: dict[str, Any] = {
     "auto_map": {"AutoConfig": "configuration_hf_nomic_bert.NomicBertConfig"},
     **dict.fromkeys(("hidden_act", "hidden_size", "num_attention_heads", "num_hidden_layers")),
@@ -245,7 +236,10 @@ THETAS = {"global_rope_theta": 160000.0, "local_rope_theta": 10000.0}
 def test_older_files_say_the_same(case, options, names, tmp_path):
     zoo.saved(tmp_path, case)
     before = load(tmp_path)
-    rewritten(tmp_path, options, names)
+    arrays = load_file(zoo.change(tmp_path, **options) / "model.safetensors")
+    for old, new in names.items():
+        arrays = {re.sub(old, new, name): array for name, array in arrays.items()}
+    save_file(arrays, tmp_path / "model.safetensors", {"format": "pt"})
     after = load(tmp_path)
     assert ("auto_map" in options) == any("auto_map" in note for note in after.notes)
     assert after.spec == before.spec
