@@ -15,7 +15,10 @@ from golden.model import Model, Shape
 from golden.random import random_model
 from quant.calibrate import encode
 from quant.export import __main__ as c
+from quant.quantize.options import REMEDIES, Options
 from tests import zoo
+from tests.quant import tiny
+from tests.quant.test_quantize import VARIED, checkpoint, inputs
 from tests.tiers import quick
 
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
@@ -106,6 +109,14 @@ def test_the_longest_text_under_sanitizers(quantized_directory: Path, tmp_path: 
     texts = list(random_texts(model.shape, 1, 2))
     assert [len(ids) for ids, _ in texts] == [1, 512]
     assert answers(program, texts) == fast.run_batch(model, *zip(*texts)).tolist()
+
+
+@pytest.mark.parametrize("choices", quick(VARIED, 2))
+def test_remedies(choices: dict, tmp_path: Path) -> None:
+    """Centred, balanced and split channels are other integers in the same formulas."""
+    source = checkpoint(**choices)
+    quantized = tiny.quantized(source, inputs(20, 1, source.spec), Options(remedies=REMEDIES))
+    assert_golden(quantized.model, tmp_path, "-O1")
 
 
 @pytest.mark.parametrize(("name", "kinds"), quick(STRUCTURES, 4))
