@@ -27,9 +27,8 @@ def softmax(scores: np.ndarray, attend: np.ndarray) -> tuple[np.ndarray, np.ndar
         p = (T[d & 255] + 2^(i+7)) >> (i+8)          i = d >> 8; 0 for a key that is not valid
 
     scores int16 [..., keys] in 1/256 octaves, attend bool broadcast against it. Returns p uint8
-    [..., keys], the row's max int16 [...] and the row's sum of p int32 [...], 255 <= sum. The
-    largest weight of a row is 255 exactly. A row without a valid key has the max -32768 and the
-    sum 0.
+    [..., keys], the row's max int16 [...] and the row's sum of p int32 [...]. The largest weight of
+    a row is 255 exactly, so 255 <= sum; a row without a valid key has the max -32768 and the sum 0.
     """
     attend = np.broadcast_to(attend, scores.shape)
     row_max = np.max(scores, axis=-1, where=attend, initial=-32768)

@@ -214,10 +214,9 @@ def _check(path: Path) -> dict[str, object]:
     ValueError
         It is no image, or no hardware takes its stream.
     """
-    image = read_image(path.read_bytes())
-    figures = _facts(image, path)
     try:
-        wrong = violation(image.stream)
+        image = read_image(path.read_bytes())
+        figures, wrong = _facts(image, path), violation(image.stream)
     except ValueError as error:
         raise UserError(f"{path}: {error}") from None
     if wrong:

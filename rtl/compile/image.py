@@ -190,6 +190,7 @@ def read_image(data: bytes) -> Image:
         )
     if len(data) != size:
         more = "it is cut" if len(data) < size else "something follows it"
+        more += ": write it again"
         raise ImageError(f"the image has {len(data)} bytes, its header says {size}: {more}")
     if hashlib.sha256(memoryview(data)[HEADER.size :]).digest() != digest:
         raise ImageError("the image is damaged behind its header (SHA-256): write it again")

@@ -9,6 +9,7 @@ zeros to whole words (32 bytes of them at N = 64) and followed by its payload:
                                             normalises, so that its parameters are there in time
     EMBED                                   the rows come from the embedding interface
     BIAS     4 words for N keys, each head  position bias of the scores; directly behind the HEADER
+    ROTARY   4 words for N positions, each pair of channels; behind HEADER and BIAS
     LINEAR   K + 7 words for N columns      of each tile of M: weights, then bias, m and s
     ATTEND                                  scores, softmax and context of all heads
     END                                     once, last
@@ -220,20 +221,25 @@ def decode(data: bytes) -> Iterator[Descriptor]:
     offset, lanes, width, size = 0, 0, 0, DESCRIPTOR_BYTES
     while True:
         if offset + size > len(data):
-            raise UserError(f"the stream ends at byte {len(data)}, before END: it is truncated")
+            raise UserError(
+                f"the stream ends at byte {len(data)}, before END: it is truncated, write it again"
+            )
         one = read(data, offset, size - DESCRIPTOR_BYTES)
-        if one.opcode not in set(Opcode):
-            raise UserError(f"byte {offset}: opcode {one.opcode} is unknown, allowed are 1..9")
         if offset == 0:
             lanes, width = _array(one)
             size = descriptor_bytes(width)
             one = read(data, offset, size - DESCRIPTOR_BYTES)
+        if one.opcode not in set(Opcode):
+            known = f"{min(Opcode)}..{max(Opcode)}"
+            raise UserError(f"byte {offset}: opcode {one.opcode} is unknown, allowed are {known}")
         yield one
         offset += size + one.payload_bytes(lanes, width)
         if one.opcode == Opcode.END:
             break
     if offset != len(data):
-        raise UserError(f"{len(data) - offset} bytes follow END: the stream runs on")
+        raise UserError(
+            f"{len(data) - offset} bytes follow END: the stream runs on, write it again"
+        )
 
 
 def _array(header: Descriptor) -> tuple[int, int]:
@@ -242,7 +248,8 @@ def _array(header: Descriptor) -> tuple[int, int]:
     if header.opcode != Opcode.HEADER or values["magic"] != MAGIC:
         raise UserError("the stream does not begin with a HEADER: it is no model.bin")
     if values["version"] != VERSION:
-        raise UserError(f"the stream has version {values['version']}, not {VERSION}")
+        what = f"the stream has version {values['version']}, not {VERSION}"
+        raise UserError(f"{what}: compile the model again")
     if values["lanes"] not in LANES:
         choice = ", ".join(map(str, LANES))
         raise UserError(f"the stream is for {values['lanes']} lanes, not one of {choice}")

@@ -141,7 +141,7 @@ def test_padding_is_zero_and_below_the_next_crc() -> None:
         (b"", "the stream ends at byte 0, before END: it is truncated"),
         (bytes(short()[:40]), "the stream ends at byte 40, before END: it is truncated"),
         (bytes(short()) + b"more", "4 bytes follow END: the stream runs on"),
-        (bytes([10]) + bytes(short()[1:]), "byte 0: opcode 10 is unknown, allowed are 1..9"),
+        (bytes([10]) + bytes(short()[1:]), "the stream does not begin with a HEADER"),
         (bytes(short()[32:]), "does not begin with a HEADER: it is no model.bin"),
         (bytes(short(magic=1)), "does not begin with a HEADER: it is no model.bin"),
         (bytes(short(version=9)), "the stream has version 9, not 7"),

@@ -129,7 +129,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     path.write_bytes(path.read_bytes()[:-1])
     assert exit_code(main, ["--check", str(path)]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: the image has ")
+    assert error.startswith(f"error: {path}: the image has ")
     assert error.count("\n") == 1
 
 
@@ -199,11 +199,12 @@ def test_a_dump_of_a_damaged_stream_differs(
 
     path.write_bytes(stream[:-4])
     assert refusal(main, ["--dump", str(path)], capsys, 2, quiet=False) == (
-        f"error: {path}: the stream ends at byte {len(stream) - 4}, before END: it is truncated\n"
+        f"error: {path}: the stream ends at byte {len(stream) - 4}, before END: it is truncated, "
+        "write it again\n"
     )
     path.write_bytes(stream + bytes(8))
     error = refusal(main, ["--dump", str(path)], capsys, 2, quiet=False)
-    assert error == f"error: {path}: 8 bytes follow END: the stream runs on\n"
+    assert error == f"error: {path}: 8 bytes follow END: the stream runs on, write it again\n"
     path.write_bytes(stream[:40] + bytes([stream[40] ^ 1]) + stream[41:])
     error = refusal(main, ["--dump", str(path)], capsys, 1, quiet=False)
     assert error.startswith(f"error: {path}: the CRC of the descriptor at byte 32 is wrong: ")
