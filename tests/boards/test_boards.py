@@ -72,7 +72,7 @@ def test_a_board_elaborates_with_its_map(name, folder, capsys, monkeypatch):
         ("--board terasic_deca --argument dvice=1", "--argument dvice: terasic_deca has"),
         ("--board terasic_deca --argument device", "'device' is not NAME=VALUE"),
         ("--board digilent_arty --lanes 16", "the XC7A100T cannot hold this .*DSP"),
-        ("--board sipeed_tang_primer_20k --lanes 4", "GW2A-18 .* FF 110%"),
+        ("--board sipeed_tang_primer_20k --lanes 4", "GW2A-18 .* FF 111%"),
         ("--board terasic_deca --lanes 8 --tokens 512", "10M50 .*block RAM"),
         ("--list --board terasic_deca", "not allowed with argument"),
     ],
