@@ -29,12 +29,9 @@ def test_the_output_in_the_readme_is_the_recorded_one() -> None:
 
 
 def test_the_estimates_are_fitted_to_the_recorded_synthesis() -> None:
-    """Rows that only windows or RMSNorm set apart are of earlier hardware."""
     written, points = {}, {}
     for lanes, choices, *cells in MEASUREMENTS["synthesis.accelerator"].all:
-        known = [word for word in choices.split() if word not in ("--windows", "--rms-norm")]
-        if known or not choices:
-            written[lanes, " ".join(known)] = cells[:4]
+        written[lanes, choices] = cells[:4]
     for point in POINTS:
         lanes = point.config.lanes
         choices = " ".join(options_of(point.config, Config(lanes=lanes)))
