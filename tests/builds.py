@@ -16,8 +16,7 @@ from verify.fuzz.subject import config
 BUILDS = {
     "calibration": ensure,
     "machine": lambda: accelerator(CONFIGS["4"]),
-    "fuzzer": lambda: program(config(4)),
-    "every option": lambda: program(config(4, **EVERY)),
+    "fuzzer": lambda: program(config(4, **EVERY)),
     "DMA": lambda: library(design_of(limits(4), BUS)),
 }
 

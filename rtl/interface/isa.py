@@ -8,7 +8,7 @@ docs/architecture.md read this. Limits that depend on flags or on other descript
 from __future__ import annotations
 
 import enum
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
 from typing import NamedTuple
 
@@ -211,6 +211,7 @@ FIELDS: dict[Opcode, tuple[Field, ...]] = {
 }
 
 
+@cache
 def known_bits(config: Config) -> dict[Opcode, int]:
     """The opcodes that this hardware has, and the bits of byte 1 that each may have."""
 
@@ -240,6 +241,7 @@ def flags_byte(opcode: Opcode, flags: Flag) -> int:
     return sum(1 << BITS[flag] for flag in flags)
 
 
+@cache
 def flags_of(opcode: int, byte: int) -> Flag:
     """The flags of a descriptor by its byte 1; bits that are none of the opcode's are left out."""
     known = FLAGS[Opcode(opcode)] if opcode in set(Opcode) else ()
