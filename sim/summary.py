@@ -73,7 +73,7 @@ def verdicts(text: Reference, rtl: np.ndarray) -> list[dict[str, Any]]:
 
 
 def _said_table(text: Reference, said: Sequence[dict[str, Any]]) -> str:
-    """A line a model; of a class for every token a line a word."""
+    """A line per model, or per word where every token has a class."""
     spec, task = text.quantized.spec, task_of(text.quantized.spec)
     models = [one["model"] for one in said]
     if task.measure == "cosine":
@@ -104,7 +104,7 @@ def _said_table(text: Reference, said: Sequence[dict[str, Any]]) -> str:
 
 
 def phase_table(rows: Sequence[Phase], facts: dict[str, Any], text: Reference) -> str:
-    """A line a phase, and the total."""
+    """A line per phase, and the total."""
     headings = ["phase", "cycles", "ideal", "utilisation"]
     headings += ["values", "mismatches", "largest", "mean"]
     compared, mismatches = facts["compared"], facts["mismatches"]

@@ -1,4 +1,4 @@
-"""Whether an inference of the simulated accelerator is right: the one judge of all commands."""
+"""The verdict on an inference of the C++ machine, for all commands and tests that play on it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tb.vectors import read
 CLOCK_NS = 10
 Exercise = Callable[..., Coroutine[Any, Any, None]]
 
-#: A file that gets a record of the pins (tb.record) is asked for.
+#: The file that gets a record of the pins (tb.record), None without one.
 RECORD = os.environ.get("BERT2RTL_RECORD")
 
 #: Benches skip their tests on real reviews, and on all values of a large range, unless asked.

@@ -1,4 +1,4 @@
-"""The ports of a unit as a bench sees them, the same in Amaranth's simulator and in cocotb.
+"""The ports of a unit as a bench sees them, the same in cocotb, a library and Amaranth.
 
 A bench sets inputs, lets them settle, reads what the unit shows in this cycle, and ticks:
 

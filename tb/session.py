@@ -19,10 +19,11 @@ from rtl.interface.operation import Error
 from tb import activity
 from tb.accelerator import ABORT, START, AcceleratorMachine
 from tb.case import Case, Inference
+from tb.cocotb_ports import CLOCK_NS
 from tb.compare import Comparison, Mismatch, Recorded
 from tb.monitor import Monitor
 from tb.packing import stream_words
-from tb.streams import PERIOD_NS, Rows, Sink, Source, cycles, now
+from tb.streams import Rows, Sink, Source, cycles, now
 
 
 @dataclass
@@ -120,7 +121,7 @@ class Session:
         interrupted, left = "", list[str]()
         if inference.interruption is not None:
             kind, after = inference.interruption
-            if not await self._ended(Timer(after * PERIOD_NS, "ns")):
+            if not await self._ended(Timer(after * CLOCK_NS, "ns")):
                 interrupted = kind
         if interrupted == "abort":
             await machine.write("control", ABORT)
@@ -149,7 +150,7 @@ class Session:
         """Wait for the end, as long as anything happens."""
         expected = sum(len(w.address) for w in played.inference.writes or ())
         before = -1
-        while not played.problems and not await self._ended(Timer(self.silence * PERIOD_NS, "ns")):
+        while not played.problems and not await self._ended(Timer(self.silence * CLOCK_NS, "ns")):
             streams: list[Source | Sink] = [*sources, self.sink]
             streams += [self.memory.sink, self.memory.source]
             moved = sum(each.count for each in streams) + self.monitor.written

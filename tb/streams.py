@@ -18,21 +18,20 @@ from cocotb.triggers import Event, FallingEdge, RisingEdge, Timer
 from cocotb.utils import get_sim_time
 
 from tb.case import Case
+from tb.cocotb_ports import CLOCK_NS
 from tb.compare import Mismatch
-
-PERIOD_NS = 10
 
 
 def now() -> int:
     """The cycle in hand: it began with the rising edge before."""
-    return int(get_sim_time("ns")) // PERIOD_NS
+    return int(get_sim_time("ns")) // CLOCK_NS
 
 
 async def cycles(clock: Any, count: int) -> None:
     """Wait from a falling edge for the one that is `count` cycles away."""
     if count > 1:
         # To the rising edge before it: what ends at the same time as an edge may end before it.
-        await Timer(count * PERIOD_NS - PERIOD_NS // 2, "ns")
+        await Timer(count * CLOCK_NS - CLOCK_NS // 2, "ns")
     if count > 0:
         await FallingEdge(clock)
 

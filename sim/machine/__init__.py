@@ -1,1 +1,1 @@
-"""The accelerator as a machine in C++: what stands around it, and the programs that play on it."""
+"""The accelerator as a machine in C++: a library that plays inferences on it."""

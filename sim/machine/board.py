@@ -21,10 +21,10 @@ from rtl.compile.image import Image
 from rtl.dma.bus import Bus
 from rtl.interface.config import Config
 from sim.design import Design, kept
+from sim.machine.inference import START
 from sim.machine.machine import MOST, SLVERR, Machine
 
 BASE = 0x4000_0000
-START, ABORT = 1, 2
 
 
 @cache

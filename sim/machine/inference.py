@@ -23,7 +23,7 @@ ROW_LATENCY = 20
 PATIENCE = 100_000
 STREAMS = "stream_bytes", "stream_ahead", "row_latency"
 """Of an inference what `sim.cycles.model.predict` takes, and commands as options."""
-ABORT = 2
+START, ABORT = 1, 2  # bits of control
 
 
 Action = IntEnum("Action", ["WRITE", "READ", "RESET"], start=0)

@@ -38,7 +38,7 @@ class Machine {
     void complain(const std::string& text) {
         if (wrong.size() < 4) wrong.push_back(text + " in cycle " + std::to_string(now));
     }
-    // So called by Verilator, since it is a word of some C++ compilers.
+    // Verilator renames the port, since `interrupt` is a keyword of some C++ compilers.
     bool interrupt() const { return top.__SYM__interrupt; }
     virtual void reset(uint32_t cycles) {
         top.rst = 1;

@@ -32,7 +32,7 @@ FLAGS = (*LIBRARY_FLAGS, "-CFLAGS", "-DVL_USER_FATAL")
 MANY_LANES = 16
 OKAY, SLVERR = 0, 2
 MOST = 20_000_000
-"""Cycles that no inference takes."""
+"""Cycles after which nobody waits for an interrupt any more, unless another number is given."""
 REGISTER = {register.name: register.address for register in (*REGISTERS, *DMA_REGISTERS)}
 STREAM = "s_axis_model_tdata"
 INTERRUPTED = "interrupted"

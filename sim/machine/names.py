@@ -13,7 +13,7 @@ COUNTERS = ("cycles", "active", *(f"stall_{cause}" for cause in CAUSES))
 
 
 def _lines(dma: bool) -> Iterator[str]:
-    yield "// Made by sim/machine/names.py from rtl.control.axi and tb.trace."
+    yield "// Made by sim/machine/names.py from rtl.interface.registers and tb.trace."
     yield "#pragma once"
     yield "#include <cstdint>"
     yield f"#define DMA {dma:d}"

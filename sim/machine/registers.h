@@ -1,11 +1,11 @@
 // A client of the register file beside which everything else goes on: a queue of transfers, each of
 // them to its end.
 //
-// It is driven and seen once in each cycle. An odd one makes noise on all that is not offered; address
-// and data of its writes may come apart, the address of the next write before the data of this one,
-// and an answer may be taken late. What is wrong goes to `complain`: an answer that nobody asked for,
-// that the account (account.h) does not have, that is withdrawn or changed, or that depends on an
-// input of the same cycle.
+// It is driven and seen once in each cycle. An odd client drives noise while it offers nothing; it may
+// send the address of a write before the data or after it, even the address of the next write before
+// the data of this one, and take an answer late. What is wrong goes to `complain`: an answer that
+// nobody asked for, that the account (account.h) does not have, that is withdrawn or changed, or that
+// depends on an input of the same cycle.
 
 #pragma once
 

@@ -20,7 +20,7 @@ from tb.trace import CAUSES, elements
 class Result:
     """What one inference did, the ``inference`` that was played.
 
-    The ``end`` is "done"; "rescued", "reset" or "skipped", where its run asks for that; else it
+    The ``end`` is "done"; "rescued" or "reset", where its client or events ask for that; else it
     failed: "not started", "hang" (nothing has moved for too long), "too long", "abort does not
     end". ``model_rest`` and ``tokens_rest`` say whether its words are those that the inference
     before has left, ``left`` how many words of both stay offered. ``status`` and ``sequence`` are

@@ -1,8 +1,9 @@
 // The accelerator with its streams: sources that keep a word until it is taken, a memory of embedding
 // rows, sinks, and a watch over every word that is offered to a sink.
 //
-// Without stalls everything is exact, as sim/cycles/sources.py says. With stalls every word of a source may come any number of cycles later, and a sink is not ready
-// in some cycles. A word that was offered stays until it is taken, as AXI demands.
+// Without stalls everything is exact, as sim/cycles/sources.py says. With stalls every word of a source
+// may come any number of cycles later, and a sink is not ready in some cycles. A word that was offered
+// stays until it is taken, as AXI demands.
 
 #pragma once
 

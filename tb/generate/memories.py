@@ -73,7 +73,7 @@ class Expected:
 
 
 def hexadecimal(words: Iterable[int], bits: int) -> str:
-    """A line a word, all digits written."""
+    """A line per word, with leading zeros."""
     digits = -(-bits // 4)
     return "".join(f"{word:0{digits}x}\n" for word in words)
 

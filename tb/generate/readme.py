@@ -13,8 +13,8 @@ TEXT = """\
 # {top}
 
 A self-checking bench of `{module}` (bert2rtl, unit {unit}) in plain SystemVerilog (IEEE 1800-2012):
-no Python, no vendor's library. The files of `bench.f` are all
-that it needs, and may be moved together.
+no Python, no vendor's library. The files of `bench.f` and `vectors/` are all that it needs, and may
+be moved together.
 
     ./run_icarus.sh            # Icarus Verilog 11 or newer
     ./run_verilator.sh         # Verilator 5.036 or newer, --binary

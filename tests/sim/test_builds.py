@@ -19,7 +19,7 @@ from tests.tiers import quick
 
 BENCH = Path(__file__).with_name("bench_accumulator.py")
 EACH = pytest.mark.parametrize("simulator", simulators.SIMULATORS)
-THOROUGH_ON_VERILATOR = pytest.mark.parametrize("simulator", quick(sorted(simulators.SIMULATORS)))
+QUICK_ON_ICARUS = pytest.mark.parametrize("simulator", quick(sorted(simulators.SIMULATORS)))
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def _own_builds(tmp_path_factory, monkeypatch):
     monkeypatch.setattr(builds, "BUILDS", tmp_path_factory.getbasetemp() / "builds")
 
 
-@THOROUGH_ON_VERILATOR
+@QUICK_ON_ICARUS
 def test_all_tests_of_a_bench_run_with_their_parameters(accumulator, simulator):
     results = run_bench(accumulator(), simulator, bench=BENCH, probes=["part.o"])
     names = ["sums/sign=1", "sums/sign=-1", "sheet_is_given", "wrong_on_purpose", "probe"]
@@ -37,14 +37,14 @@ def test_all_tests_of_a_bench_run_with_their_parameters(accumulator, simulator):
     assert results[0].simulated_ns == 45
 
 
-@THOROUGH_ON_VERILATOR
+@QUICK_ON_ICARUS
 def test_a_failing_test_raises_with_its_message(accumulator, simulator):
     with pytest.raises(BenchError, match=r"1 failed\nwrong_on_purpose: expected 7\b"):
         run_bench(accumulator(), simulator, bench=BENCH, env={"EXPECTED": "7"}, probes=["part.o"])
 
 
 @pytest.mark.slow
-@THOROUGH_ON_VERILATOR
+@QUICK_ON_ICARUS
 def test_what_a_user_exports_reaches_neither_build_nor_bench(
     accumulator, simulator, monkeypatch, tmp_path
 ):
@@ -130,7 +130,7 @@ def test_a_build_is_not_replaced_while_it_is_run(accumulator):
 
 
 @pytest.mark.slow
-@THOROUGH_ON_VERILATOR
+@QUICK_ON_ICARUS
 def test_waves_are_recorded_where_asked(accumulator, simulator, tmp_path):
     file = tmp_path / "waves" / "sums.fst"
     run_bench(accumulator(), simulator, bench=BENCH, testcases=["sums"], waves=file)

@@ -240,7 +240,6 @@ def absorbed_at_random() -> int:
     return sum(absorbed(random_module(seed))[1] for seed in range(300))
 
 
-@pytest.mark.slow
 def test_any_netlist_computes_the_same() -> None:
     assert absorbed_at_random() > 300
 
@@ -271,7 +270,6 @@ class Product(wiring.Component):
         return m
 
 
-@pytest.mark.slow
 def test_a_product_out_of_luts_for_every_pair(tmp_path: Any) -> None:
     """All 2^17 operands of the netlist that Yosys makes and the pass changes."""
     design = described(Product(), "product", Config(lanes=4))

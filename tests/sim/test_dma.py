@@ -26,7 +26,8 @@ from rtl.interface.registers import DMA_REGISTERS
 from rtl.registers import registers
 from sim.cycles.dma import predict_dma
 from sim.design import described
-from sim.machine.board import ABORT, MemoryBoard, design_of
+from sim.machine.board import MemoryBoard, design_of
+from sim.machine.inference import ABORT
 from sim.machine.machine import library
 from tb.packing import token_words
 from tests.damage import replaced

@@ -44,11 +44,7 @@ def said(text: str, top: str, folder: Path) -> dict[str, str]:
     ("lanes", "data_bits", "address_bits"),
     [
         (4, 64, 32),
-        *(
-            pytest.param(lanes, bits, 32 + bits // 16, marks=pytest.mark.slow)
-            for lanes in LANES
-            for bits in (32, 128, 512)
-        ),
+        *((lanes, bits, 32 + bits // 16) for lanes in LANES for bits in (32, 128, 512)),
     ],
 )
 def test_no_tool_has_anything_to_say_of_the_parts(

@@ -89,7 +89,6 @@ VERILATOR = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("options", [["--stalls", "5"], VERILATOR], ids=["icarus", "verilator"])
 def test_fusesoc_simulates_and_tells_of_a_fault(
     options: list[str], package: Path, tmp_path: Path
@@ -105,7 +104,6 @@ def test_fusesoc_simulates_and_tells_of_a_fault(
     assert "golden says" in done.stdout + done.stderr
 
 
-@pytest.mark.slow
 def test_fusesoc_lints(package: Path, tmp_path: Path) -> None:
     done = fusesoc(package, tmp_path / "sound", "lint")
     assert (done.returncode, "%Warning" in done.stdout + done.stderr) == (0, False)
@@ -165,7 +163,6 @@ def test_what_is_in_the_way_is_one_line(tmp_path: Path, monkeypatch, capsys) -> 
     assert list(tmp_path.iterdir()) == [place]
 
 
-@pytest.mark.slow
 def test_nextpnr_takes_the_clock(tmp_path: Path) -> None:
     (tmp_path / "unit.lpf").write_text(constraints("unit", 62.5)["unit.lpf"])
     (tmp_path / "unit.v").write_text(
@@ -190,7 +187,6 @@ def test_nextpnr_takes_the_clock(tmp_path: Path) -> None:
     assert "constraining clock net 'clk' to 62.50 MHz" in done.stderr
 
 
-@pytest.mark.slow
 def test_two_packages_in_one_folder(tmp_path: Path, capsys) -> None:
     tiny = ["--lanes=4", "--tokens=4", "--hidden=4", "--ffn=4", "--labels=2"]
     for prefix, more in (("tiny_", ["--trace"]), ("other_", ["--clock-mhz", "50"])):

@@ -101,7 +101,7 @@ def followed(
     ("lengths", "seed", "row_latency"),
     [([3], None, 1), ([2, 5, 1], None, 9), ([3], 1, 3), ([1, 3, 4, 1], 2, 20)],
 )
-def test_abort_in_every_cycle(
+def test_abort_from_the_first_cycles_to_the_last(
     tiny: Subject, lengths: list[int], seed: int | None, row_latency: int
 ) -> None:
     """Rows are asked for, words are offered, logits leave: the next inference never notices."""

@@ -41,5 +41,5 @@ def test_a_missing_reset_is_seen(simulator: str) -> None:
     unit = mutated("embedding", fault, unit="accelerator", config=CONFIG)
     faulty = described(unit, "accelerator", CONFIG, lowering=PLAIN)
     changed = unknown(faulty) if simulator == "icarus" else at_random(faulty, 1)
-    with pytest.raises(BenchError):
+    with pytest.raises(BenchError, match=r"\d failed\nsmall/stalls="):
         run_bench(changed, simulator, CONFIG, testcases=["small"], variant="missing-reset")

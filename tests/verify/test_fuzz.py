@@ -12,7 +12,7 @@ from rtl.compile.edit import Edit
 from rtl.interface.mechanisms import needs
 from rtl.interface.operation import Error
 from sim.design import described
-from sim.machine.inference import Action, Event, Packets
+from sim.machine.inference import START, Action, Event, Packets
 from sim.machine.machine import Machine, library
 from sim.machine.result import Result
 from tests.damage import mutated
@@ -22,7 +22,7 @@ from tests.tiers import quick
 from verify.fuzz import __main__ as command
 from verify.fuzz.account import account
 from verify.fuzz.cases import KINDS, TURNS, built
-from verify.fuzz.clients import CONTROL, START
+from verify.fuzz.clients import CONTROL
 from verify.fuzz.judge import judge
 from verify.fuzz.play import Judged, play, program, shown
 from verify.fuzz.subject import POOL, Case, config, subjects

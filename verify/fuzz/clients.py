@@ -11,22 +11,17 @@ import numpy as np
 from rtl.control.axi import ADDRESS_BITS
 from rtl.interface.operation import Error
 from rtl.interface.registers import ADDRESS
-from sim.machine.inference import Action, After, Client, Event, Packets
+from sim.machine.inference import ABORT, START, Action, After, Client, Event, Packets
+from tb.packing import ATTEND_BIT, ENDS_BIT
 from verify.fuzz.streams import STREAMS
 from verify.fuzz.subject import POOL, Run, Sequence, Subject
 
 CONTROL = ADDRESS["control"]
 ADDRESSES = 1 << ADDRESS_BITS
 INTERRUPT = ADDRESS["interrupt_enable"], ADDRESS["interrupt_pending"]
-START, ABORT = 1, 2
 LENGTHY = 3000  # cycles that nearly every inference ends in
 
 ABORTED = frozenset({Error.ABORTED})
-
-
-def words_of(run: Run) -> np.ndarray:
-    """The tokens' words."""
-    return np.frombuffer(run.tokens.data, "<u4").copy()
 
 
 def _tokens(run: Run, words: np.ndarray) -> Run:
@@ -52,15 +47,15 @@ def batch(rng: Random, subject: Subject, run: Run) -> Run:
 
 def ends(rng: Random, subject: Subject, run: Run) -> Run:
     """Sequences that end somewhere else: too many, without a key, or run together."""
-    words = words_of(run)
+    words = run.words.copy()
     for _ in range(rng.randint(1, 4)):
-        words[rng.randrange(words.size)] ^= np.uint32(1 << 26)
+        words[rng.randrange(words.size)] ^= np.uint32(ENDS_BIT)
     return _tokens(run, words)
 
 
 def ids(rng: Random, subject: Subject, run: Run) -> Run:
     """Ids and types next to their limits, or anything."""
-    words = words_of(run)
+    words = run.words.copy()
     vocabulary = subject.model.shape.vocabulary
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(words.size)
@@ -71,9 +66,9 @@ def ids(rng: Random, subject: Subject, run: Run) -> Run:
 
 def mask(rng: Random, subject: Subject, run: Run) -> Run:
     """No key, or a single one."""
-    words = words_of(run) & ~np.uint32(1 << 25)
+    words = run.words & ~np.uint32(ATTEND_BIT)
     if rng.random() < 0.3:
-        words[rng.randrange(words.size)] |= np.uint32(1 << 25)
+        words[rng.randrange(words.size)] |= np.uint32(ATTEND_BIT)
     return _tokens(run, words)
 
 
@@ -81,7 +76,7 @@ def lengths(rng: Random, subject: Subject, run: Run) -> Run:
     """Longer than model or configuration take, and next to it."""
     maximum = subject.config.tokens
     sizes = maximum, maximum + 1, 2 * maximum, 2 * maximum + 1, 5 * maximum
-    words = np.resize(words_of(run), rng.choice((subject.program.tokens + 1, *sizes)))
+    words = np.resize(run.words, rng.choice((subject.program.tokens + 1, *sizes)))
     words[0] |= np.uint32(rng.choice((0, 1)) << 25)
     return _tokens(run, words)
 

@@ -14,7 +14,7 @@ from sim.verdict import verdict
 from verify.fuzz.account import Right, account
 from verify.fuzz.subject import Case, Run
 
-BUSY, DONE = 1, 2
+DONE = 2  # of the bits of status, beside busy
 
 
 def judge(case: Case, shown: Sequence[tuple[int, Result]]) -> list[str]:

@@ -84,7 +84,7 @@ def play(
     """The outcomes of the cases of these numbers for each of these limits, in order.
 
     programs
-        Built fuzzer of each; None: whoever plays a case builds it first.
+        The library of each; None: whoever plays a case builds it first.
     jobs, dask
         As for `cli.workers.each`.
     covered

@@ -58,7 +58,7 @@ class Job:
     order: tuple[str, ...]
 
     def program(self) -> Path:
-        """The library or program with all mutants, built where it is missing."""
+        """The library with all mutants, built where it is missing."""
         build = machine.library if self.unit == ACCELERATOR else library
         return build(self.design, VARIANT, FLAGS)
 
