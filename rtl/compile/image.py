@@ -165,7 +165,7 @@ def read_image(data: bytes) -> Image:
     Raises
     ------
     ImageError
-        It is none, cut, longer than it says, or damaged anywhere.
+        The bytes are no image, cut, longer than the header says, or damaged.
     """
     if len(data) < HEADER.size:
         raise ImageError(

@@ -92,7 +92,7 @@ class Embedding(Unit):
         ]
         m.d.sync += unknown.eq((entry.id >= rows.token_rows) | (entry.type & (rows.types < 2)))
         m.d.sync += wait.eq(Mux(wait == 0, 0, wait - 1))
-        # A row may be asked for while there is room for the longest one.
+        # A row may be asked for while fewer words than these are pending: one row more than they.
         room = pending < MAX_PENDING
         with m.FSM(name="request"):
             with m.State("IDLE"):

@@ -178,7 +178,7 @@ def generate(
     prefix
         Begins the names of all modules, so that several configurations live in one design.
     trace
-        False leaves the outputs trace_* away, which only benches need.
+        False omits the outputs trace_*, which only benches need.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """The command stream's vocabulary: descriptors, their fields and their packing.
 
 A model is one stream of words of M bytes. It consists of 32-byte descriptors, each padded with
-zeros to whole words (32 bytes of them at N = 64) and followed by its payload:
+zeros to whole words (32 bytes of them at M = 64) and followed by its payload, here in words of N:
 
     HEADER                                  once, first: what the model needs
     TABLE    256 bytes, WIDE 512            an activation table
