@@ -8,11 +8,11 @@ from amaranth.lib import data
 from rtl.datapath.norm_lane import NormLane
 from rtl.datapath.row_constants import (
     EPSILON,
-    NORM_SHIFT_MAX,
     OFFSET,
     SCALE,
     SQUARES,
     SUM,
+    TOKEN_SHIFT_MAX,
     RowConstants,
 )
 from rtl.interface.ports.datapath import SharedRead
@@ -42,7 +42,7 @@ def constants_ready(lanes: int, summed: int, used: int) -> int:
 
 
 CONSTANTS = data.StructLayout(
-    {"scale": SCALE, "offset": OFFSET, "shift": range(NORM_SHIFT_MAX + 1)}
+    {"scale": SCALE, "offset": OFFSET, "shift": range(TOKEN_SHIFT_MAX + 1)}
 )
 
 
