@@ -118,7 +118,7 @@ class Epilogue(Unit):
             gate=Out(GateRead(config), "With gates.", there=config.gated),
             score=Out(ScoreColumn(n, config.tokens, config.places), "For the softmax."),
             place=Out(
-                bias_place(config),
+                BiasPlace(config.lanes, config.bias_heads, config.bias_head_words),
                 "Of a score, `PositionBias.ahead` cycles before it.",
                 there=config.bias_heads,
             ),
@@ -513,11 +513,6 @@ class Epilogue(Unit):
                 code = Mux(wide, both, Cat(Const(0, 8), code))
             products.append(delay(m, code, LOOKED_UP - CODE - 2, f"product_{i}"))
         return products
-
-
-def bias_place(config: Config) -> BiasPlace:
-    """The bundle of a configuration with a position bias."""
-    return BiasPlace(config.lanes, config.bias_heads, config.bias_head_words)
 
 
 def written_lanes(column: data.View, lanes: int) -> Value:
