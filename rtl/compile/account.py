@@ -29,7 +29,7 @@ from rtl.interface.mechanisms import MECHANISMS
 
 @dataclass
 class State:
-    """What the descriptors so far have left.
+    """The state that the descriptors so far have left.
 
     asked, tokens
         Flags of the HEADER, the model's longest sequence.

@@ -1,4 +1,4 @@
-"""Whether a model fits a configuration, and which configuration takes a model."""
+"""The fit of a model to a configuration, and the configuration that takes a model."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def fitting(shape: Shape, lanes: int, tokens: int, **choices: Any) -> Config:
 
 
 def fitting_model(model: Model, lanes: int, tokens: int, *, columns: int | None = None) -> Config:
-    """As `fitting`, with what the model needs."""
+    """A configuration as `fitting` gives it, with what the model needs."""
     return fitting(model.shape, lanes, tokens, columns=columns, **needs(model))
 
 

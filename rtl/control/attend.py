@@ -186,7 +186,7 @@ class AttendWalker(Walker):
     def _starts(
         self, m: Module, begins: Value, moves: Value, start_row: Value, next_row: Value
     ) -> list[Signal]:
-        """Where the next sequence begins, behind the furthest key tile: offset, and in Q and K.
+        """The start of the next sequence, behind the furthest key tile: offset, and in Q and K.
 
         With several ways what is furthest is the group of the key tile itself: the next sequence
         may begin in a later way at the same address.

@@ -35,7 +35,7 @@ from rtl.primitives.pipeline import register
 
 
 class State(Enum):
-    """What the loader does: takes a descriptor, looks at it, or has its payload written."""
+    """The loader takes a descriptor, looks at it, or has its payload written."""
 
     IDLE = auto()
     FETCH = auto()
@@ -166,7 +166,7 @@ class Loader(Unit):
         return data.View(FLAG_BITS, self._descriptor[8 : 8 + FLAG_BITS.size])
 
     def _hand_on(self, m: Module, number: Signal, norm_index: Signal) -> None:
-        """What the units get of the descriptor in hand."""
+        """Hand the fields of the current descriptor to the units."""
         norm = self._fields(Opcode.NORM)
         m.d.comb += [
             self.operation.payload.opcode.eq(self._descriptor[:8]),

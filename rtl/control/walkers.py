@@ -20,7 +20,7 @@ from rtl.primitives.pipeline import unreset
 
 
 class Length(data.StructLayout):
-    """What the loops need of a sequence: its tokens, its row tiles, and whether that is one."""
+    """The size of a sequence: its tokens, its row tiles, and whether that is one."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(

@@ -47,7 +47,7 @@ CONSTANTS = data.StructLayout(
 
 
 class Operation(NamedTuple):
-    """What is sampled with `start`."""
+    """The inputs that are sampled with `start`."""
 
     channels: Signal
     last_channel: Signal
@@ -58,7 +58,7 @@ class Operation(NamedTuple):
 
 
 class Flags(NamedTuple):
-    """What travels with a pass's words: entry c of each list is c cycles after the read."""
+    """The flags of a pass's words: entry c of each list is c cycles after the read."""
 
     en: list[Any]
     first: list[Any]

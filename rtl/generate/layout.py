@@ -145,7 +145,7 @@ def _about(part: Part) -> Iterator[str]:
 
 
 def _bundles(component: Any) -> Iterator[tuple[str, str]]:
-    """What each member of a component is: what its signature and its declaration say."""
+    """The text of each member of a component, from its signature and its declaration."""
     if not isinstance(component, wiring.Component):
         return
     members = component.signature.members

@@ -86,7 +86,7 @@ def module_files(verilog: str) -> dict[str, str]:
 
 
 def file_list(names: Iterable[str]) -> str:
-    """What `-f` of a simulator takes: a name a line."""
+    """The list that `-f` of a simulator takes: a name a line."""
     return "".join(f"{name}\n" for name in names)
 
 

@@ -174,7 +174,7 @@ class Descriptor(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """Of a HEADER: M of the arrays that it is for."""
+        """M of the arrays that a HEADER is for."""
         return self.values["lanes"] << (self.byte & HEADER_WAYS)
 
     def payload_bytes(self, lanes: int, width: int) -> int:

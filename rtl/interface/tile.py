@@ -18,7 +18,7 @@ SHIFT_BITS = 5
 
 
 class Operand(IntEnum):
-    """Where a word of an operand comes from.
+    """The source of an operand's word.
 
     X8 and BANK are activations, WEIGHT the weight double buffer, P the softmax's probabilities.
     ONE_HOT (operand A only) is the row-selecting word of the embedding: at operand k, lane k >> 1
