@@ -87,7 +87,7 @@ def run_batch(
 
 
 class Ops:
-    """What the walk calls, by the plain functions, on one text: the specification.
+    """The operations of the walk by the plain functions, on one text: the specification.
 
     Arrays are those of one text, [L, H], or have axes before these: the walk indexes none of them.
     """
@@ -121,7 +121,7 @@ class Ops:
         return attention(x8, model, i, attend, show)[:queries]
 
     def pool(self, x8: np.ndarray, attend: np.ndarray, model: Model) -> np.ndarray:
-        """What the head reads, by the model's pooling.
+        """The operand of the head, by the model's pooling.
 
         "first": token 0, int8 [H]. "none": every token, masked ones too, int8 [L, H]. "mean": the
         mean over the valid tokens, which is attention of one query with equal scores, int8 [H]; of

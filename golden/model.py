@@ -32,7 +32,7 @@ Pooling = Literal["first", "mean", "none"]
 
 @dataclass(frozen=True)
 class Within:
-    """What a field may hold: integers low..high, or an array of such with so many dimensions."""
+    """The values of a field: integers low..high, or an array of such with so many dimensions."""
 
     low: int
     high: int
@@ -443,7 +443,7 @@ class Model:
         return norms or any(layer.ffn.wide for layer in self.layers)
 
     def attention_wide(self, layer: int) -> bool:
-        """Whether q, k and v of a layer read a wide operand."""
+        """True where q, k and v of a layer read a wide operand."""
         own = self.layers[layer].norm1
         if self.shape.norm == "pre" and own is not None:
             return own.wide
@@ -452,7 +452,7 @@ class Model:
 
     @property
     def pooled_wide(self) -> bool:
-        """Whether the head reads a wide operand."""
+        """True where the head reads a wide operand."""
         last = self.layers[-1].norm2 if self.final_norm is None else self.final_norm
         return last.wide and self.shape.pooling != "mean"
 

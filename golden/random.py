@@ -39,7 +39,7 @@ SCORE_SPREAD = 320  # 1.25 octaves
 
 @dataclass(frozen=True)
 class Kind:
-    """What a random model has beside its shape.
+    """The parts of a random model beside its shape.
 
     embedding_size: channels of a factorised embedding, 0 where it is not. precise: wide operands.
     biased: a position bias. windowed: windows in most layers. rotary: two tables of rotary
@@ -68,7 +68,7 @@ class Kind:
             raise UserError(f"{name} is {getattr(self, name)}; allowed {allowed}")
 
     def _unfit(self, shape: Shape) -> dict[str, str]:
-        """What a model of the shape cannot have, and what that needs."""
+        """Parts that a model of the shape cannot have, and what each needs."""
         pre = shape.norm == "pre"
         fits = {
             "embedding_size": (not pre, "norm 'post'"),

@@ -180,7 +180,7 @@ class Accelerator(Unit):
         ]
 
     def _watch(self, m: Module, watchdog: Watchdog, tokens: Tokens) -> None:
-        """What the watchdog sees: streams that wait or move, and the units' work."""
+        """Show the watchdog streams that wait or move, and the units' work."""
         engine = self.engine
         inputs = (
             (engine.model.ready, self.s_axis_model),

@@ -1,7 +1,4 @@
-"""The accelerator with its memory traffic: it reads stream and rows itself, as an AXI4 master.
-
-Several of them may share one master and one target of registers.
-"""
+"""The accelerator with its memory traffic: it reads stream and rows itself, as an AXI4 master."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.stream import Signature as Stream
 from amaranth.lib.wiring import connect, flipped
 
-from rtl.control.issuer import Issuer, one_hot
+from rtl.control.issuer import Issuer, selected_lane
 from rtl.control.loader import Loader
 from rtl.control.sequencer import Sequencer
 from rtl.control.tile_queue import TileQueue
@@ -346,7 +346,7 @@ class Engine(Unit):
         a_source = delay(m, issuer.o.a, early, "a_source")
         b_source = delay(m, issuer.o.b, early, "b_source")
         index = delay(m, issuer.o.index, early, "index")
-        place, carried = one_hot(index, self.sequencer.factor)
+        place, carried = selected_lane(index, self.sequencer.factor)
         a_way = delay(m, issuer.o.a_way, early, "a_way")
         # (word, whether operand A is it), and of operand B (words of the ways, whether it is they)
         a_words: list[tuple[data.View, Value]] = []

@@ -43,7 +43,7 @@ def compiler(package: Path, **options: Any) -> Callable[..., Any]:
 
 
 def digest_of(package: Path) -> str:
-    """Of the sources of a package by content, as they are imported."""
+    """The digest of a package's sources by content, as they are imported."""
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes() + b"\0")

@@ -120,7 +120,7 @@ class Engine(Ops):
                 self._take(found)
 
     def run_batch(self, ids: Texts, types: Options = None, attend: Options = None) -> np.ndarray:
-        """As the function of this name."""
+        """Logits, as the function of this name."""
         logits = [np.empty((0, self.model.shape.labels), np.int32)] * (1 + len(ids))
         for place, rows in self._run(ids, types, attend, unseen):
             logits[1 + place] = rows
@@ -129,7 +129,7 @@ class Engine(Ops):
     def trace_batch(
         self, ids: Texts, types: Options = None, attend: Options = None
     ) -> list[dict[str, np.ndarray]]:
-        """As the function of this name."""
+        """Traces, as the function of this name."""
         traces: list[dict[str, np.ndarray]] = [{} for _ in ids]
 
         def show(name: str, value: np.ndarray | list[np.ndarray]) -> None:

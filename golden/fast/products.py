@@ -147,7 +147,7 @@ def _session(signed: bool) -> Any:
 
 
 def _exact(products: IntegerProducts) -> bool:
-    """Whether the largest products of either sign add up, in one row and in several."""
+    """The largest products of either sign add up, in one row and in several."""
     codes = np.array([-128, 127], np.int8)
     weight = np.repeat(codes, 40)[:, None].repeat(1030, axis=1)
     weight[::2, 1::2] ^= -1

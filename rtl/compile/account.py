@@ -12,13 +12,12 @@ from typing import Any
 
 from cli.errors import UserError
 
-from golden.model import RMS_HIDDEN_MAX
+from golden.model import GATE_SHIFT_MAX, RMS_HIDDEN_MAX
 from rtl.interface.command import BANK_SHIFT, MAGIC, VERSION, Descriptor, decode
 from rtl.interface.config import Config, ceil_div
 from rtl.interface.isa import (
     ADDRESS,
     FIELDS,
-    GATE_SHIFT_MAX,
     NO_FLAGS,
     OPCODE_NEEDS,
     Flag,
@@ -30,7 +29,7 @@ from rtl.interface.mechanisms import MECHANISMS
 
 @dataclass
 class State:
-    """What the descriptors so far have left.
+    """The state that the descriptors so far have left.
 
     asked, tokens
         Flags of the HEADER, the model's longest sequence.
@@ -85,7 +84,7 @@ class State:
     def misplaced(self, one: Descriptor) -> str:
         """FORMAT: why it is no descriptor, or none that may come next; "" if it may."""
         if one.opcode not in set(Opcode):
-            return f"opcode {one.opcode} is unknown, allowed are 1..9"
+            return f"opcode {one.opcode} is unknown, allowed are {min(Opcode)}..{max(Opcode)}"
         opcode, flags, known = Opcode(one.opcode), one.flags, known_bits(self.config)
         if opcode not in known:
             return f"{opcode.name} is known to hardware with {OPCODE_NEEDS[opcode]} alone"

@@ -17,7 +17,7 @@ def check_lengths(program: Program, lengths: Sequence[int]) -> None:
     Raises
     ------
     ValueError
-        There is none, one is too long, or all together take too many row tiles.
+        The batch is empty, a sequence is too long, or all together take too many row tiles.
     """
     if not lengths:
         raise UserError("the batch is empty: an inference needs a sequence")

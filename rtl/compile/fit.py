@@ -1,4 +1,4 @@
-"""Whether a model fits a configuration, and which configuration takes a model."""
+"""The fit of a model to a configuration, and the configuration that takes a model."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from cli.errors import UserError
 
 from golden.model import Model, Shape
 from rtl.interface.command import WINDOW_SIDE_MAX
-from rtl.interface.config import Config, ceil_div
+from rtl.interface.config import BANKS, Config, ceil_div
 from rtl.interface.mechanisms import MECHANISMS, needs
 from rtl.interface.options import LIMITS
-
-BANKS = 4
 
 
 class FitError(UserError):
@@ -41,7 +39,7 @@ def fitting(shape: Shape, lanes: int, tokens: int, **choices: Any) -> Config:
 
 
 def fitting_model(model: Model, lanes: int, tokens: int, *, columns: int | None = None) -> Config:
-    """As `fitting`, with what the model needs."""
+    """A configuration as `fitting` gives it, with what the model needs."""
     return fitting(model.shape, lanes, tokens, columns=columns, **needs(model))
 
 
@@ -149,7 +147,7 @@ def longest_sequence(model: Model, config: Config) -> int:
     row_tiles = _row_tiles(model, config)
     if row_tiles == 0:
         raise FitError(
-            f"one row tile of V takes {_value_words(model, config, 1)} words and of the "
+            f"one row tile of V takes {_value_words(model, config)} words and of the "
             f"feed-forward layer {shape.ffn}, the banks have {BANKS} x {config.bank_words}: "
             "generate with more tokens"
         )
@@ -184,7 +182,7 @@ def _row_tiles(model: Model, config: Config) -> int:
         config.x_words // shape.hidden,
         ways * (config.x8_words // shape.hidden),
         ways * (config.bank_words // shape.inner),
-        config.bank_words // _value_words(model, config, 1),
+        config.bank_words // _value_words(model, config),
         ways * (BANKS * config.bank_words // shape.ffn),
         config.row_tiles,
     ]
@@ -193,10 +191,10 @@ def _row_tiles(model: Model, config: Config) -> int:
     return min(room)
 
 
-def _value_words(model: Model, config: Config, row_tiles: int) -> int:
-    """Words of so many row tiles of V, whose heads are padded, in the fullest way."""
+def _value_words(model: Model, config: Config) -> int:
+    """Words of a row tile of V, whose heads are padded, in the fullest way."""
     shape, n = model.shape, config.lanes
     words = _value_tiles(shape, n)
     if shape.pooling == "mean":
         words = max(words, ceil_div(shape.hidden, n))
-    return ceil_div(words, config.ways) * row_tiles * n
+    return ceil_div(words, config.ways) * n

@@ -48,7 +48,7 @@ ALIGNMENT = 4096
 
 
 def rows_offset(stream_bytes: int) -> int:
-    """Where the rows begin in the image of a stream."""
+    """The offset of the rows in the image of a stream."""
     return -(-(HEADER.size + stream_bytes) // ALIGNMENT) * ALIGNMENT
 
 
@@ -99,7 +99,7 @@ class Image:
 
     @property
     def rows_offset(self) -> int:
-        """Where the rows begin in the image."""
+        """The offset of the rows in the image."""
         return rows_offset(len(self.stream))
 
 
@@ -165,7 +165,7 @@ def read_image(data: bytes) -> Image:
     Raises
     ------
     ImageError
-        It is none, cut, longer than it says, or damaged anywhere.
+        The bytes are no image, cut, longer than the header says, or damaged.
     """
     if len(data) < HEADER.size:
         raise ImageError(

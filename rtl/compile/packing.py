@@ -107,6 +107,6 @@ def rotary_planes(tables: Sequence[Rotary], lanes: int, row_tiles: int) -> bytes
 
 
 def _planes(entries: np.ndarray, lanes: int) -> bytes:
-    """Of each word of N values of 16 bits its low bytes, then its high bytes."""
+    """The low bytes of each word of N values of 16 bits, then its high bytes."""
     words = entries.astype("<i2").reshape(-1, lanes, 1)
     return words.view(np.uint8).swapaxes(1, 2).tobytes()

@@ -85,64 +85,13 @@ class AttendWalker(Walker):
         self, m: Module, turn: Value, taken: Value, half: Signal
     ) -> tuple[data.View, Value, Value]:
         """In its turn, the tile of S over a key tile; (its place, its last, the very last)."""
-        config, tile, attend = self.config, self.o.payload, self._attend
-        columns, ways, way_bits = config.tile_columns, config.ways, config.way_bits
-        tokens, row_tile = range(config.tokens + 1), config.row_tiles.bit_length()
+        config, attend, row_tile = self.config, self._attend, self.config.row_tiles.bit_length()
+        columns, ways = config.tile_columns, config.ways
+        self._registers()
         following = unreset(range(config.row_tiles + 1))  # the sequence after this one
-        # The sequence, and where it begins.
-        self._tokens, self._rows = unreset(tokens, "tokens"), unreset(row_tile, "rows")
-        self._first_row = unreset(row_tile, "first_row")
-        # The head, its offset and its addresses in Q and K, and how many heads are left with it.
-        self._head, self._heads_left = unreset(range(config.bias_heads), "head"), unreset(8)
-        self._head_last = Signal(name="head_last")
-        self._head_starts = [
-            unreset(self.width, f"head_{name}") for name in ("offset", "query", "keys")
-        ]
-        # The row tile of queries, its offset without the bank and its address in Q.
-        self._row, self._head_ends = unreset(row_tile, "row"), Signal(name="head_ends")
-        self._offset, self._query = unreset(self.width, "offset"), unreset(self.width, "query")
-        self._way = Signal(range(ways), name="way")
-        # Its keys begin in the row tile `low`: their number, address of the first, row tiles and
-        # tokens of the sequence from there on; `low` moves after `room` more row tiles of queries.
-        self._low, self._walked = unreset(range(config.row_tiles), "low"), unreset(tokens, "walked")
-        self._low_keys = unreset(self.width, "low_keys")
-        self._span = unreset(range(2 * config.row_tiles + 2), "span")
-        self._rest = unreset(tokens, "rest")
-        self._room = unreset(range((config.tokens + config.lanes - 1) // config.lanes + 1), "room")
-        # The key tile: first key, row tile or with several ways the group of them, address, and how
-        # many row tiles it is behind the queries.
-        self._key = unreset(range(config.tokens + columns), "key")
-        self._key_row, self._keys = unreset(row_tile, "key_row"), unreset(self.width, "keys")
-        self._keys_left = unreset(range(config.tokens + 1 + columns - config.lanes), "keys_left")
-        self._end, self._key_first = Signal(name="key_end"), Signal(name="key_first")
-        self._apart = unreset(range(config.bias_head_words), "apart")
-
         low_row = (self._first_row + self._low)[:row_tile]
         ends = self._head_ends & self._head_last
-        with m.If(turn):
-            m.d.comb += [
-                tile.a.eq(Operand.BANK),
-                tile.a_address.eq(self._query),
-                tile.a_way.eq(self._way),
-                tile.b.eq(Operand.BANK),
-                tile.b_address.eq(self._keys),
-                tile.length.eq(attend.head_size),
-                tile.tag.epilogue.eq(Epilogue.SCORE),
-                tile.tag.address.eq(self._key),
-                tile.tag.row.eq(self._key_row),
-                tile.tag.columns.eq(minimum(columns, self._keys_left)),
-                tile.tag.skipped.eq(Mux(self._key_first, low_row[:way_bits], 0)),
-                tile.tag.score_first.eq(self._key == 0 if ways == 1 else self._key_first),
-                tile.tag.score_last.eq(self._end),
-                tile.tag.softmax_buffer.eq(half),
-                tile.tag.head.eq(self._head),
-                tile.tag.apart.eq(self._apart),
-            ]
-            self.show_areas(
-                m,
-                (attend.query, self._query, tile.length),
-                (attend.key, self._keys, tile.length),
-            )
+        self._score_tile(m, turn, half, low_row)
         next_row = Signal(row_tile)
         m.d.comb += next_row.eq(self._key_row + 1 if ways == 1 else self._first_row + self._rows)
         row_tile_ends = turn & taken & self._end
@@ -183,10 +132,71 @@ class AttendWalker(Walker):
         ]
         return place, self._end, ends & (following == self.batch.sequences)
 
+    def _registers(self) -> None:
+        """The registers of the scores' loops."""
+        config, ways = self.config, self.config.ways
+        columns, tokens = config.tile_columns, range(config.tokens + 1)
+        row_tile = config.row_tiles.bit_length()
+        # The sequence, and where it begins.
+        self._tokens, self._rows = unreset(tokens, "tokens"), unreset(row_tile, "rows")
+        self._first_row = unreset(row_tile, "first_row")
+        # The head, its offset and its addresses in Q and K, and how many heads are left with it.
+        self._head, self._heads_left = unreset(range(config.bias_heads), "head"), unreset(8)
+        self._head_last = Signal(name="head_last")
+        self._head_starts = [
+            unreset(self.width, f"head_{name}") for name in ("offset", "query", "keys")
+        ]
+        # The row tile of queries, its offset without the bank and its address in Q.
+        self._row, self._head_ends = unreset(row_tile, "row"), Signal(name="head_ends")
+        self._offset, self._query = unreset(self.width, "offset"), unreset(self.width, "query")
+        self._way = Signal(range(ways), name="way")
+        # Its keys begin in the row tile `low`: their number, address of the first, row tiles and
+        # tokens of the sequence from there on; `low` moves after `room` more row tiles of queries.
+        self._low, self._walked = unreset(range(config.row_tiles), "low"), unreset(tokens, "walked")
+        self._low_keys = unreset(self.width, "low_keys")
+        self._span = unreset(range(2 * config.row_tiles + 2), "span")
+        self._rest = unreset(tokens, "rest")
+        self._room = unreset(range((config.tokens + config.lanes - 1) // config.lanes + 1), "room")
+        # The key tile: first key, row tile or with several ways the group of them, address, and how
+        # many row tiles it is behind the queries.
+        self._key = unreset(range(config.tokens + columns), "key")
+        self._key_row, self._keys = unreset(row_tile, "key_row"), unreset(self.width, "keys")
+        self._keys_left = unreset(range(config.tokens + 1 + columns - config.lanes), "keys_left")
+        self._end, self._key_first = Signal(name="key_end"), Signal(name="key_first")
+        self._apart = unreset(range(config.bias_head_words), "apart")
+
+    def _score_tile(self, m: Module, turn: Value, half: Signal, low_row: Value) -> None:
+        """In its turn, the tile of S over the key tile."""
+        tile, attend, ways = self.o.payload, self._attend, self.config.ways
+        with m.If(turn):
+            m.d.comb += [
+                tile.a.eq(Operand.BANK),
+                tile.a_address.eq(self._query),
+                tile.a_way.eq(self._way),
+                tile.b.eq(Operand.BANK),
+                tile.b_address.eq(self._keys),
+                tile.length.eq(attend.head_size),
+                tile.tag.epilogue.eq(Epilogue.SCORE),
+                tile.tag.address.eq(self._key),
+                tile.tag.row.eq(self._key_row),
+                tile.tag.columns.eq(minimum(self.config.tile_columns, self._keys_left)),
+                tile.tag.skipped.eq(Mux(self._key_first, low_row[: self.config.way_bits], 0)),
+                tile.tag.score_first.eq(self._key == 0 if ways == 1 else self._key_first),
+                tile.tag.score_last.eq(self._end),
+                tile.tag.softmax_buffer.eq(half),
+                tile.tag.head.eq(self._head),
+                tile.tag.apart.eq(self._apart),
+            ]
+            self.show_areas(
+                m,
+                (attend.query, self._query, tile.length),
+                (attend.key, self._keys, tile.length),
+            )
+
     def _starts(
         self, m: Module, begins: Value, moves: Value, start_row: Value, next_row: Value
     ) -> list[Signal]:
-        """Where the next sequence begins, behind the furthest key tile: offset, and in Q and K.
+        """The start of the next sequence, behind the furthest key tile: offset, and in Q and K.
 
         With several ways what is furthest is the group of the key tile itself: the next sequence
         may begin in a later way at the same address.

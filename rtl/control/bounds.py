@@ -1,4 +1,4 @@
-"""Whether every tile stays within the activation banks that its descriptor names, or the logits."""
+"""The check that every tile stays within the banks that its descriptor names, or the logits."""
 
 from __future__ import annotations
 

@@ -74,7 +74,13 @@ class Embedding(Unit):
         wide = rows.wide[0]
         m.d.sync += words.eq((rows.channels + n - 1) >> n.bit_length() - 1 << wide)
         pending = Signal(16)  # words asked for and not received
+        self._request(m, ids, pending)
+        self._fill(m, lengths, words, pending)
+        return m
 
+    def _request(self, m: Module, ids: Memory, pending: Signal) -> None:
+        """Ask for the rows of each token: its own, then its position's."""
+        n, rows = self.config.lanes, self.rows.fields
         bits = n.bit_length() - 1
         asked = Signal(range(self.config.places + n))  # place of the token that is asked for
         asking = Signal(range(self.config.row_tiles))  # its sequence
@@ -92,7 +98,7 @@ class Embedding(Unit):
         ]
         m.d.sync += unknown.eq((entry.id >= rows.token_rows) | (entry.type & (rows.types < 2)))
         m.d.sync += wait.eq(Mux(wait == 0, 0, wait - 1))
-        # A row may be asked for while there is room for the longest one.
+        # A row may be asked for while fewer words than these are pending: one row more than they.
         room = pending < MAX_PENDING
         with m.FSM(name="request"):
             with m.State("IDLE"):
@@ -136,6 +142,9 @@ class Embedding(Unit):
                 with m.If(~self.rows.active):
                     m.next = "IDLE"
 
+    def _fill(self, m: Module, lengths: DistributedMemory, words: Signal, pending: Signal) -> None:
+        """Put the words of the rows that come into the weight half."""
+        n, wide = self.config.lanes, self.rows.fields.wide[0]
         # Rows come in: word within the row, kind of row, lane, token. What ends with a word is
         # known when it comes; a token takes two rows, so what it ends may be known a cycle late.
         word, row_ends = Signal.like(words), Signal()
@@ -183,4 +192,3 @@ class Embedding(Unit):
                     m.d.sync += [lane.eq(0), token.eq(0), coming.eq(coming + 1)]
         with m.If(self.rows.done & self.rows.last):
             m.d.sync += coming.eq(0)
-        return m

@@ -7,10 +7,10 @@ from amaranth.lib import data
 from amaranth.lib.stream import Signature as Stream
 
 from rtl.datapath.schedule import TURNED_LATE
-from rtl.interface.config import Config
+from rtl.interface.config import BANKS, Config
 from rtl.interface.ports.loading import Release
 from rtl.interface.ports.tiles import Factors, Operands, TileEnd
-from rtl.interface.tile import BANKS, Operand, Tile, last_drained
+from rtl.interface.tile import Operand, Tile, last_drained
 from rtl.interface.trace import Activity, Stall
 from rtl.primitives.members import In, Out, Unit
 
@@ -152,7 +152,7 @@ class Issuer(Unit):
         return m
 
 
-def one_hot(index: Value, factor: Factors) -> tuple[Value, Value]:
+def selected_lane(index: Value, factor: Factors) -> tuple[Value, Value]:
     """The lane that the embedding's operand `index` selects, and what it carries there."""
     narrow = Mux(index[0], factor.position, factor.token)
     wide = Mux(index[0], 1, Mux(index[1], factor.position, factor.token))

@@ -14,8 +14,8 @@ from rtl.control.payload import NormWriter, PlaneWriter, TableWriter, TileWriter
 from rtl.control.rules import Rules
 from rtl.interface.command import DESCRIPTOR_BYTES, FIELD_BYTES, descriptor_bytes, descriptor_words
 from rtl.interface.config import Config, power_of_two
-from rtl.interface.isa import Opcode
-from rtl.interface.operation import FLAGS, NORM, OPERATION, Error, fields
+from rtl.interface.isa import OPCODE_NEEDS, Opcode, known_bits
+from rtl.interface.operation import FLAG_BITS, NORM, OPERATION, Error, fields
 from rtl.interface.ports.loading import (
     BiasWrite,
     Limit,
@@ -35,7 +35,7 @@ from rtl.primitives.pipeline import register
 
 
 class State(Enum):
-    """What the loader does: takes a descriptor, looks at it, or has its payload written."""
+    """The loader takes a descriptor, looks at it, or has its payload written."""
 
     IDLE = auto()
     FETCH = auto()
@@ -163,10 +163,10 @@ class Loader(Unit):
 
     @property
     def _flags(self) -> data.View:
-        return data.View(FLAGS, self._descriptor[8 : 8 + FLAGS.size])
+        return data.View(FLAG_BITS, self._descriptor[8 : 8 + FLAG_BITS.size])
 
     def _hand_on(self, m: Module, number: Signal, norm_index: Signal) -> None:
-        """What the units get of the descriptor in hand."""
+        """Hand the fields of the current descriptor to the units."""
         norm = self._fields(Opcode.NORM)
         m.d.comb += [
             self.operation.payload.opcode.eq(self._descriptor[:8]),
@@ -298,11 +298,7 @@ class Loader(Unit):
         """Refuses the descriptor, or has it act as soon as its unit is free."""
         # Known before it is looked at: it was complete two cycles before.
         opcode, header = self._descriptor[:8], self._fields(Opcode.HEADER)
-        options = {
-            Opcode.BIAS: (State.BIAS, self.config.bias_heads),
-            Opcode.ROTARY: (State.ROTARY, self.config.rotary_pairs),
-        }
-        known = [of for of in Opcode if of not in options or options[of][1]]
+        known = known_bits(self.config)
         is_ = {of: register(m, opcode == of, f"is_{of.name.lower()}") for of in known}
         overrun = register(m, (opcode == Opcode.END) & ~self._ended, "overrun")
         truncated = register(m, (opcode != Opcode.END) & self._ended, "truncated")
@@ -350,7 +346,7 @@ class Loader(Unit):
             Opcode.EMBED: (State.EMBED, handed_on),
             Opcode.LINEAR: (State.LINEAR, handed_on),
             Opcode.ATTEND: (State.FETCH, handed_on),
-            **{of: (state, good) for of, (state, option) in options.items() if option},
+            **{of: (State[of.name], good) for of in OPCODE_NEEDS if of in known},
         }
         accepted = Cat(*(is_[opcode] & when for opcode, (_, when) in acts.items())).any()
         m.d.comb += [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
 
-from golden.model import RMS_HIDDEN_MAX
+from golden.model import GATE_SHIFT_MAX, RMS_HIDDEN_MAX
 from rtl.interface.command import BANK_SHIFT, FIELD_BYTES, MAGIC, VERSION
 from rtl.interface.config import Config
-from rtl.interface.isa import ADDRESS, FIELDS, GATE_SHIFT_MAX, HEADER_WAYS, Opcode, known_bits
+from rtl.interface.isa import ADDRESS, FIELDS, HEADER_WAYS, Opcode, known_bits
 from rtl.interface.operation import Error, fields, flags
 from rtl.primitives.members import In, Out, Unit
 
@@ -153,11 +153,11 @@ class Rules(Unit):
     def _limit(self) -> list[Value]:
         """Conditions that must not hold: the limits of the table, and those by flags and others."""
         config, words = self.config, 4 * self.config.bank_words
-        of, norm, attend = (
+        flag, norm, attend = (
             self._flags[opcode] for opcode in (Opcode.LINEAR, Opcode.NORM, Opcode.ATTEND)
         )
         linear, embed = self._fields[Opcode.LINEAR], self._fields[Opcode.EMBED]
-        int8, size = ~of.residual & ~of.logits, linear.head_size
+        int8, size = ~flag.residual & ~flag.logits, linear.head_size
 
         def outside(address: Value) -> Value:
             """The offset is not in 0..bank_words - 1."""
@@ -174,18 +174,18 @@ class Rules(Unit):
         of_linear = [
             self._gated & (linear.gate > GATE_SHIFT_MAX),
             # X8 is read from its first word on, row tiles at most `hidden` apart.
-            ~of.bank & (linear.source != 0),
-            ~of.bank & ((linear.length > config.hidden) | (linear.source_stride > config.hidden)),
-            of.bank & (outside(linear.source) | (linear.source_stride > words)),
+            ~flag.bank & (linear.source != 0),
+            ~flag.bank & ((linear.length > config.hidden) | (linear.source_stride > config.hidden)),
+            flag.bank & (outside(linear.source) | (linear.source_stride > words)),
             int8 & outside(linear.destination),
             int8 & (linear.destination_stride > words),
             ~int8 & (linear.destination != 0),
-            of.residual
+            flag.residual
             & ((linear.columns > config.hidden) | (linear.destination_stride > config.hidden)),
-            of.logits
+            flag.logits
             & ((linear.columns > config.labels) | (linear.destination_stride > config.labels)),
-            of.rotary & (size[0] | (size == 0)),
-            of.rotary & _sum_exceeds(linear.rotary, size >> 1, Const(config.rotary_pairs, 16)),
+            flag.rotary & (size[0] | (size == 0)),
+            flag.rotary & _sum_exceeds(linear.rotary, size >> 1, Const(config.rotary_pairs, 16)),
         ]
         rules += [(Opcode.LINEAR, rule) for rule in of_linear]
         for opcode, known in FIELDS.items():

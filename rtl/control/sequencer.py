@@ -41,7 +41,7 @@ WALKERS: dict[str, type[Walker]] = {
 
 
 def walker_of(operation: data.View, config: Config) -> dict[str, Value]:
-    """Of each walker whether the operation is its."""
+    """A bit for each walker: the operation is its own."""
     found: dict[str, Value] = {
         opcode.name.lower(): operation.opcode == opcode
         for opcode in (Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND)
@@ -199,7 +199,7 @@ class Sequencer(Unit):
         return done
 
     def _constants(self, m: Module, op: Signal) -> None:
-        """What holds for a whole EMBED or ATTEND, and of the logits to the end."""
+        """Set what holds for a whole EMBED or ATTEND, and of the logits to the end."""
         embed, attend = fields(Opcode.EMBED, op.fields), fields(Opcode.ATTEND, op.fields)
         linear = fields(Opcode.LINEAR, op.fields)
         with m.If((op.opcode == Opcode.LINEAR) & op.flags.logits):

@@ -20,7 +20,7 @@ from rtl.primitives.pipeline import unreset
 
 
 class Length(data.StructLayout):
-    """What the loops need of a sequence: its tokens, its row tiles, and whether that is one."""
+    """The size of a sequence: its tokens, its row tiles, and whether that is one."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(
@@ -216,32 +216,43 @@ class LinearWalker(Walker):
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
-        n, columns, ways = self.config.lanes, self.config.tile_columns, self.config.ways
-        tile, flags = self.o.payload, self.operation.flags
-        transposed = flags.transposed if ways == 1 else Const(0)
+        flags, row_tile = self.operation.flags, range(self.config.row_tiles + 1)
+        self._linear = fields(Opcode.LINEAR, self.operation.fields)
+        self._transposed = flags.transposed if self.config.ways == 1 else Const(0)
         running = self.start(m)
         taken = self.both_passes(m, self.o.valid & self.o.ready)
-        linear = fields(Opcode.LINEAR, self.operation.fields)
-        rows = Signal(range(self.config.row_tiles + 1))
-        row = unreset(rows.shape())
-        address, result = unreset(self.width), unreset(self.width)
-        column_start = unreset(self.width)  # result of the column tile's first row tile
-        gathered_result = unreset(self.width)  # where the sequence in turn is gathered
-        columns_left = unreset(16)
-        row_end, column_end = Signal(), Signal()  # in registers, since much hangs on them
+        self._rows, self._row = Signal(row_tile, name="rows"), unreset(row_tile, "row")
+        self._address, self._result = unreset(self.width, "address"), unreset(self.width, "result")
+        # Result of the column tile's first row tile, and where the sequence in turn is gathered.
+        self._column_start = unreset(self.width, "column_start")
+        self._gathered_result = unreset(self.width, "gathered_result")
+        self._columns_left = unreset(16, "columns_left")
+        # In registers, since much hangs on them.
+        self._row_end, self._column_end = Signal(name="row_end"), Signal(name="column_end")
         again = Signal()
-        tokens_left, following = self.follow(m, again, (taken & ~row_end) | self.passes)
+        tokens_left, following = self.follow(m, again, (taken & ~self._row_end) | self.passes)
         moves = taken | self.passes
         single, first, lane, present = self._first_tokens(m, again, taken, tokens_left)
-        gather = single & (flags.residual | flags.logits)
         m.d.comb += [
-            again.eq(self.begin | (taken & row_end)),
+            again.eq(self.begin | (taken & self._row_end)),
             self.o.valid.eq(running & (first | ~single)),
             self.passes.eq(running & single & ~first),
         ]
         with m.If(self.begin):
-            m.d.sync += rows.eq(Mux(flags.first_tile, self.batch.gathered, self.batch.row_tiles))
-        self._rotary(m, again, moves, tokens_left, row)
+            m.d.sync += self._rows.eq(
+                Mux(flags.first_tile, self.batch.gathered, self.batch.row_tiles)
+            )
+        self._rotary(m, again, moves, tokens_left)
+        self._tile(m, taken, single, lane, present)
+        last_sequence = (tokens_left <= self.config.lanes) & (following + 1 == self.batch.sequences)
+        self._next_tile(m, taken, moves, single, lane, last_sequence)
+        return m
+
+    def _tile(self, m: Module, taken: Value, single: Value, lane: Value, present: Value) -> None:
+        """The tile of this row and column tile; what it reads and writes."""
+        n, columns, tile = self.config.lanes, self.config.tile_columns, self.o.payload
+        linear, flags = self._linear, self.operation.flags
+        gather = single & (flags.residual | flags.logits)
         shift, of_table = linear.shift, flags.table
         if self.config.gated:
             # It counts as a user of the table, which says how wide its words are.
@@ -250,41 +261,41 @@ class LinearWalker(Walker):
             m.d.comb += tile.tag.gated.eq(gated)
         activation = Mux(flags.bank, Operand.BANK, Operand.X8)
         m.d.comb += [
-            tile.row.eq(row),
+            tile.row.eq(self._row),
             tile.length.eq(linear.length),
             tile.weights.eq(1),
             tile.norm.eq(~flags.bank),
-            tile.release.eq(row_end),
-            tile.tag.release.eq(row_end),
+            tile.release.eq(self._row_end),
+            tile.tag.release.eq(self._row_end),
             tile.tag.table.eq(flags.table),
-            tile.tag.transposed.eq(transposed),
+            tile.tag.transposed.eq(self._transposed),
             tile.tag.shift.eq(shift),
             tile.tag.row_tile_done.eq(
-                flags.residual & column_end & (~single | row_end | (lane == n - 1))
+                flags.residual & self._column_end & (~single | self._row_end | (lane == n - 1))
             ),
             tile.tag.gather.eq(gather),
             tile.tag.lane.eq(lane),
-            tile.tag.read.eq(result),
-            tile.tag.table_last.eq(of_table & column_end & row_end),
-            tile.tag.address.eq(Mux(gather, gathered_result, result)),
-            self.half_done.eq(taken & row_end),
-            self.done.eq(taken & row_end & column_end),
+            tile.tag.read.eq(self._result),
+            tile.tag.table_last.eq(of_table & self._column_end & self._row_end),
+            tile.tag.address.eq(Mux(gather, self._gathered_result, self._result)),
+            self.half_done.eq(taken & self._row_end),
+            self.done.eq(taken & self._row_end & self._column_end),
         ]
-        with m.If(transposed):
+        with m.If(self._transposed):
             m.d.comb += [
                 tile.a.eq(Operand.WEIGHT),
                 tile.a_address.eq(self.weight_base),
                 tile.b.eq(activation),
-                tile.b_address.eq(address),
+                tile.b_address.eq(self._address),
                 tile.tag.columns.eq(present),
             ]
         with m.Else():
             m.d.comb += [
                 tile.a.eq(activation),
-                tile.a_address.eq(address),
+                tile.a_address.eq(self._address),
                 tile.b.eq(Operand.WEIGHT),
                 tile.b_address.eq(self.weight_base),
-                tile.tag.columns.eq(minimum(columns, columns_left)),
+                tile.tag.columns.eq(minimum(columns, self._columns_left)),
             ]
         with m.If(flags.logits):
             m.d.comb += tile.tag.epilogue.eq(Epilogue.LOGITS)
@@ -292,69 +303,79 @@ class LinearWalker(Walker):
             m.d.comb += tile.tag.epilogue.eq(Epilogue.RESIDUAL)
         with m.Else():
             m.d.comb += tile.tag.epilogue.eq(Epilogue.INT8)
-        way = row[: self.config.way_bits]
+        way = self._row[: self.config.way_bits]
         m.d.comb += [tile.a_way.eq(way), tile.tag.way.eq(way)]
         self.show_areas(
             m,
-            (linear.source, address, tile.length),
-            (linear.destination, result, tile.tag.columns),
+            (linear.source, self._address, tile.length),
+            (linear.destination, self._result, tile.tag.columns),
         )
         for area in self.areas:
-            m.d.comb += area.spans.eq((area.bank == 0) & ~transposed)
+            m.d.comb += area.spans.eq((area.bank == 0) & ~self._transposed)
         m.d.comb += [
             self.areas[0].used.eq(flags.bank),
             self.areas[1].used.eq(~flags.residual & ~(flags.logits & flags.first_tile)),
             self.areas[1].logits.eq(flags.logits),
         ]
 
+    def _next_tile(
+        self, m: Module, taken: Value, moves: Value, single: Value, lane: Value, last: Value
+    ) -> None:
+        """The next row tile; behind the last one the first of the next column tile.
+
+        last
+            With `single`: the sequence behind this one is the last.
+        """
+        config, linear, flags = self.config, self._linear, self.operation.flags
+        n, columns = config.lanes, config.tile_columns
         with m.If(self.begin):
             m.d.sync += [
-                row.eq(0),
-                row_end.eq(
+                self._row.eq(0),
+                self._row_end.eq(
                     Mux(
                         flags.first_tile,
                         Mux(self.gathered, self.batch.gathered, self.batch.sequences) == 1,
                         self.batch.row_tiles == 1,
                     )
                 ),
-                column_end.eq(linear.columns <= columns),
-                address.eq(self.bank_word(linear.source)),
-                result.eq(self.bank_word(linear.destination)),
-                column_start.eq(self.bank_word(linear.destination)),
-                gathered_result.eq(0),
-                columns_left.eq(linear.columns),
+                self._column_end.eq(linear.columns <= columns),
+                self._address.eq(self.bank_word(linear.source)),
+                self._result.eq(self.bank_word(linear.destination)),
+                self._column_start.eq(self.bank_word(linear.destination)),
+                self._gathered_result.eq(0),
+                self._columns_left.eq(linear.columns),
             ]
-        with m.Elif(taken & row_end):
+        with m.Elif(taken & self._row_end):
             next_column = Signal(self.width)
             m.d.comb += next_column.eq(
-                column_start + Mux(transposed, padded(self.batch.row_tiles, n), columns)
+                self._column_start + Mux(self._transposed, padded(self.batch.row_tiles, n), columns)
             )
             m.d.sync += [
-                row.eq(0),
-                row_end.eq(Mux(single, self.batch.sequences, rows) == 1),
-                column_end.eq(columns_left <= 2 * columns),
-                address.eq(self.bank_word(linear.source)),
-                result.eq(next_column),
-                column_start.eq(next_column),
-                gathered_result.eq(next_column),
-                columns_left.eq(columns_left - columns),
+                self._row.eq(0),
+                self._row_end.eq(Mux(single, self.batch.sequences, self._rows) == 1),
+                self._column_end.eq(self._columns_left <= 2 * columns),
+                self._address.eq(self.bank_word(linear.source)),
+                self._result.eq(next_column),
+                self._column_start.eq(next_column),
+                self._gathered_result.eq(next_column),
+                self._columns_left.eq(self._columns_left - columns),
             ]
         with m.Elif(moves):
             # Row tiles lie in the ways in turn, but for those of X16 and of the logits.
-            wraps = way == ways - 1
+            wraps = self._row[: config.way_bits] == config.ways - 1
             source_stride = Mux(wraps, linear.source_stride, 0)
             in_ways = ~flags.residual & ~flags.logits
             destination_stride = Mux(wraps | ~in_ways, linear.destination_stride, 0)
-            last_sequence = (tokens_left <= n) & (following + 1 == self.batch.sequences)
             m.d.sync += [
-                row.eq(row + 1),
-                row_end.eq(Mux(single, last_sequence, row + 2 == rows)),
-                address.eq(address + source_stride),
-                result.eq(result + Mux(transposed, n, destination_stride)),
+                self._row.eq(self._row + 1),
+                self._row_end.eq(Mux(single, last, self._row + 2 == self._rows)),
+                self._address.eq(self._address + source_stride),
+                self._result.eq(self._result + Mux(self._transposed, n, destination_stride)),
             ]
             with m.If(taken & (lane == n - 1)):
-                m.d.sync += gathered_result.eq(gathered_result + linear.destination_stride)
-        return m
+                m.d.sync += self._gathered_result.eq(
+                    self._gathered_result + linear.destination_stride
+                )
 
     def _first_tokens(
         self, m: Module, again: Value, taken: Value, tokens_left: Value
@@ -384,11 +405,9 @@ class LinearWalker(Walker):
         m.d.comb += present.eq(Mux(gathered, minimum(n, sequences_left), minimum(n, tokens_left)))
         return single, first, lane, present
 
-    def _rotary(
-        self, m: Module, again: Value, moves: Value, tokens_left: Value, row: Value
-    ) -> None:
+    def _rotary(self, m: Module, again: Value, moves: Value, tokens_left: Value) -> None:
         """With ROTARY: the place of the row tile in its sequence, and the pairs of its columns."""
-        linear, tag = fields(Opcode.LINEAR, self.operation.fields), self.o.payload.tag
+        linear, tag = self._linear, self.o.payload.tag
         place, column_first = unreset(range(self.config.row_tiles)), Signal()
         with m.If(again):
             m.d.sync += [place.eq(0), column_first.eq(self.begin)]
@@ -400,7 +419,7 @@ class LinearWalker(Walker):
             tag.pair.eq(linear.rotary),
             tag.last_pair.eq(linear.rotary + (linear.head_size >> 1) - 1),
             tag.begins.eq(column_first),
-            tag.repeats.eq(row != 0),
+            tag.repeats.eq(self._row != 0),
         ]
 
 

@@ -118,7 +118,7 @@ class Epilogue(Unit):
             gate=Out(GateRead(config), "With gates.", there=config.gated),
             score=Out(ScoreColumn(n, config.tokens, config.places), "For the softmax."),
             place=Out(
-                bias_place(config),
+                BiasPlace(config.lanes, config.bias_heads, config.bias_head_words),
                 "Of a score, `PositionBias.ahead` cycles before it.",
                 there=config.bias_heads,
             ),
@@ -136,7 +136,6 @@ class Epilogue(Unit):
         m.submodules.requantize = requantize = self.requantize
         m.submodules.table = table = self.activation
         n = self.config.lanes
-        lane_bits = n.bit_length() - 1
 
         # at[c] is the column's control in cycle c of the schedule.
         written = WRITTEN + (TURNED_LATE if self.config.rotary_pairs else 0)
@@ -164,35 +163,9 @@ class Epilogue(Unit):
         for i in range(n):
             m.d.comb += self.logit.value[i].eq(Mux(at[SUMMED].gather, sums[0], sums[i]))
 
-        # REQUANTIZED to LOOKED_UP.
-        m.d.comb += [
-            self.score.en.eq(at[REQUANTIZED].write & (at[REQUANTIZED].epilogue == Kind.SCORE)),
-            self.score.first.eq(at[REQUANTIZED].score_first),
-            self.score.last.eq(at[REQUANTIZED].score_last),
-            self.score.buffer.eq(at[REQUANTIZED].softmax_buffer),
-            self.score.key.eq(at[REQUANTIZED].address),
-            self.score.place.eq(
-                Cat(
-                    at[REQUANTIZED].address[:lane_bits],
-                    at[REQUANTIZED].index[lane_bits:],
-                    at[REQUANTIZED].row,
-                )
-            ),
-            self.score.data.eq(requantize.o),
-        ]
-        m.submodules.window = window = Window(self.config)
-        connect(m, flipped(self.window), window.sides)
-        m.d.comb += [
-            window.apart.eq(at[APART].apart),
-            window.column.eq(at[APART].index[:lane_bits]),
-            self.score.seen.eq(window.o),
-        ]
-        if self.config.bias_heads:
-            m.d.comb += [
-                self.place.head.eq(at[BIAS_READ].head),
-                self.place.word.eq(at[BIAS_READ].apart),
-                self.place.column.eq(at[BIAS_READ].index[:lane_bits]),
-            ]
+        self._scores(m, at)
+
+        # CODE to WRITTEN.
         turned = self._turned(m, at) if self.config.rotary_pairs else None
         self._residual(m, at)
         low_known = Signal() if self.low_activation is not None else Const(0)
@@ -212,6 +185,45 @@ class Epilogue(Unit):
                 rotated = Cat(Const(0, 8 * self.config.precise), turned.o[i])
                 chosen = Mux(at[TURNED].turned & at[TURNED].write, rotated, chosen)
             m.d.comb += self.bank.data[i].eq(register(m, chosen, f"word_{i}"))
+        self._table(m, low_known)
+        self._ends(m, at)
+        return m
+
+    def _scores(self, m: Module, at: dict) -> None:
+        """REQUANTIZED: scores leave; before it their window and the place of their bias."""
+        lane_bits = self.config.lanes.bit_length() - 1
+        m.d.comb += [
+            self.score.en.eq(at[REQUANTIZED].write & (at[REQUANTIZED].epilogue == Kind.SCORE)),
+            self.score.first.eq(at[REQUANTIZED].score_first),
+            self.score.last.eq(at[REQUANTIZED].score_last),
+            self.score.buffer.eq(at[REQUANTIZED].softmax_buffer),
+            self.score.key.eq(at[REQUANTIZED].address),
+            self.score.place.eq(
+                Cat(
+                    at[REQUANTIZED].address[:lane_bits],
+                    at[REQUANTIZED].index[lane_bits:],
+                    at[REQUANTIZED].row,
+                )
+            ),
+            self.score.data.eq(self.requantize.o),
+        ]
+        m.submodules.window = window = Window(self.config)
+        connect(m, flipped(self.window), window.sides)
+        m.d.comb += [
+            window.apart.eq(at[APART].apart),
+            window.column.eq(at[APART].index[:lane_bits]),
+            self.score.seen.eq(window.o),
+        ]
+        if self.config.bias_heads:
+            m.d.comb += [
+                self.place.head.eq(at[BIAS_READ].head),
+                self.place.word.eq(at[BIAS_READ].apart),
+                self.place.column.eq(at[BIAS_READ].index[:lane_bits]),
+            ]
+
+    def _table(self, m: Module, low_known: Value) -> None:
+        """Writes of the activation tables; whether the latest TABLE had low halves."""
+        table = self.activation
         # An entry is written a cycle after it came, long before its first user.
         of_low = self.table.address[8:].any()
         if self.low_activation is not None:
@@ -230,14 +242,15 @@ class Epilogue(Unit):
             table.write.data.eq(self.table.data),
         ]
 
+    def _ends(self, m: Module, at: dict) -> None:
+        """WRITTEN: the write into a bank, and what ends with the column."""
         before, last = at[WRITTEN - 1], at[WRITTEN]
         into_bank = before.write & (
             (before.epilogue == Kind.INT8) | (before.epilogue == Kind.CONTEXT)
         )
-        address = last.address
-        way = before.way
-        if turned is not None:
-            # A tile's columns more are there while the last of the turned ones are written.
+        address, way = last.address, before.way
+        if self.config.rotary_pairs:
+            # The next tile's first columns are there while the last turned ones are written.
             late = at[TURNED].turned & at[TURNED].write
             into_bank = late | (into_bank & ~before.turned)
             address = register(m, Mux(late, at[TURNED].address, before.address), "bank_address")
@@ -251,7 +264,6 @@ class Epilogue(Unit):
             self.parameter_release.buffer.eq(at[DRAINED].weight_buffer),
             self.table_done.eq(last.end & last.table_last),
         ]
-        return m
 
     def _column(self, m: Module) -> data.View:
         """COUNTED: what the tile says of the column of this cycle."""
@@ -513,11 +525,6 @@ class Epilogue(Unit):
                 code = Mux(wide, both, Cat(Const(0, 8), code))
             products.append(delay(m, code, LOOKED_UP - CODE - 2, f"product_{i}"))
         return products
-
-
-def bias_place(config: Config) -> BiasPlace:
-    """The bundle of a configuration with a position bias."""
-    return BiasPlace(config.lanes, config.bias_heads, config.bias_head_words)
 
 
 def written_lanes(column: data.View, lanes: int) -> Value:

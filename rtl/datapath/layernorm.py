@@ -8,11 +8,11 @@ from amaranth.lib import data
 from rtl.datapath.norm_lane import NormLane
 from rtl.datapath.row_constants import (
     EPSILON,
-    NORM_SHIFT_MAX,
     OFFSET,
     SCALE,
     SQUARES,
     SUM,
+    TOKEN_SHIFT_MAX,
     RowConstants,
 )
 from rtl.interface.ports.datapath import SharedRead
@@ -42,12 +42,12 @@ def constants_ready(lanes: int, summed: int, used: int) -> int:
 
 
 CONSTANTS = data.StructLayout(
-    {"scale": SCALE, "offset": OFFSET, "shift": range(NORM_SHIFT_MAX + 1)}
+    {"scale": SCALE, "offset": OFFSET, "shift": range(TOKEN_SHIFT_MAX + 1)}
 )
 
 
 class Operation(NamedTuple):
-    """What is sampled with `start`."""
+    """The inputs that are sampled with `start`."""
 
     channels: Signal
     last_channel: Signal
@@ -58,7 +58,7 @@ class Operation(NamedTuple):
 
 
 class Flags(NamedTuple):
-    """What travels with a pass's words: entry c of each list is c cycles after the read."""
+    """The flags of a pass's words: entry c of each list is c cycles after the read."""
 
     en: list[Any]
     first: list[Any]

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, signed
 
 from rtl.datapath.operand import Operand
 from rtl.datapath.requantize import FITTING_LATENCY, SATURATING_LATENCY, RoundShift
-from rtl.datapath.row_constants import NORM_SHIFT_MAX, OFFSET, SCALE, SQUARES, SUM
+from rtl.datapath.row_constants import OFFSET, SCALE, SQUARES, SUM, TOKEN_SHIFT_MAX
 from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.pipeline import delay, register
 
@@ -46,7 +46,7 @@ class NormLane(Unit):
                 SCALE, "Constants of the token: with z, five cycles after z and six after it."
             ),
             offset=In(OFFSET, ...),
-            shift=In(range(NORM_SHIFT_MAX + 1), ...),
+            shift=In(range(TOKEN_SHIFT_MAX + 1), ...),
             gamma=In(signed(16), "Nine and ten cycles after z."),
             beta=In(signed(32), ...),
             output_shift=In(5),
@@ -83,7 +83,7 @@ class NormLane(Unit):
         difference = Signal(signed(44), reset_less=True)
         m.d.sync += difference.eq(product - self.offset)
         # Cycles 7 to 9: n, which fits.
-        m.submodules.normalise = normalise = RoundShift(44, NORM_BITS, NORM_SHIFT_MAX, fits=True)
+        m.submodules.normalise = normalise = RoundShift(44, NORM_BITS, TOKEN_SHIFT_MAX, fits=True)
         m.d.comb += [normalise.i.eq(difference), normalise.s.eq(self.shift)]
         # Cycle 10: n * gamma. Cycle 11: + beta.
         scaled = register(m, normalise.o * self.gamma, "scaled")

@@ -121,7 +121,7 @@ class Normalizer(Unit):
         return m
 
     def _x8_place(self, m: Module, norm: data.View) -> None:
-        """Where X8's word goes: with c ways row tile r is the one after r div c in way r mod c."""
+        """X8's address: with c ways row tile r is the one after r div c in way r mod c."""
         unit, ways = self.layernorm, self.config.ways
         if ways == 1:
             m.d.comb += [self.x8.en.eq(unit.y_en), self.x8.address.eq(unit.y_address)]

@@ -3,11 +3,11 @@
 from amaranth.hdl import Cat, Const, Module, Signal, signed, unsigned
 from amaranth.lib import data
 
+from golden.requantize import SHIFT_MAX
 from rtl.primitives.members import In, Out, Unit
 from rtl.primitives.pipeline import register
 from rtl.primitives.saturate import saturate
 
-SHIFT_MAX = 47
 SATURATING_LATENCY = 5  # of RoundShift
 FITTING_LATENCY = 3
 

@@ -12,8 +12,8 @@ SQUARES = unsigned(41)  # S2, z^2 <= 2^30
 EPSILON = unsigned(50)
 SCALE = unsigned(26)  # H * r
 OFFSET = signed(43)  # S1 * r
-NORM_SHIFT = 4  # round_shift by e + 4
-NORM_SHIFT_MAX = 25 + NORM_SHIFT
+TOKEN_SHIFT = 4  # round_shift by e + 4
+TOKEN_SHIFT_MAX = 25 + TOKEN_SHIFT
 
 
 class RowConstants(Unit):
@@ -40,7 +40,7 @@ class RowConstants(Unit):
             epsilon=In(EPSILON, ...),
             scale=Out(SCALE),
             offset=Out(OFFSET),
-            shift=Out(range(NORM_SHIFT_MAX + 1)),
+            shift=Out(range(TOKEN_SHIFT_MAX + 1)),
         )
 
     def elaborate(self, platform: object) -> Module:
@@ -75,7 +75,7 @@ class RowConstants(Unit):
         scale = register(m, (channels * rsqrt.r)[: SCALE.width], "scale_product")
         offset_low = register(m, s1[:16] * rsqrt.r, "offset_low")
         offset_high = register(m, s1[16:].as_signed() * rsqrt.r, "offset_high")
-        shift = register(m, rsqrt.e + NORM_SHIFT, "shift_sum")
+        shift = register(m, rsqrt.e + TOKEN_SHIFT, "shift_sum")
         # Cycle 20: S1 * r.
         offset = Cat(offset_low[:16], (offset_high + offset_low[16:])[:27])
         m.d.comb += [

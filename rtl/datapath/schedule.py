@@ -87,7 +87,7 @@ def check_ahead(ahead: int) -> int:
     if not 0 <= ahead < WRITTEN - COUNTED:
         raise UserError(
             f"Epilogue: ahead is {ahead}: it must lie in 0..{WRITTEN - COUNTED - 1}, since a "
-            f"column is counted in cycle {COUNTED} of its tile, told of from the next one on and "
+            f"column is counted in cycle {COUNTED} of its tile, announced from the next one on and "
             f"written in cycle {WRITTEN}. LayerNorm "
             f"takes {AHEAD} cycles from read to write: where it gets slower than the epilogue, "
             "delay the epilogue's write too"

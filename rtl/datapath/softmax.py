@@ -148,7 +148,7 @@ class Softmax(Unit):
         return (1 << ceil_log2(self.tokens)) + self.tokens
 
     def _address(self, key: Any, buffer: Any) -> Value:
-        """Of a key's word: the buffer is the top bit."""
+        """The address of a key's word: the buffer is the top bit."""
         return Value.cast(key | buffer << ceil_log2(self.tokens))
 
     def _arrival(self, m: Module, scores: Memory, running_max: RunningMax) -> Column:

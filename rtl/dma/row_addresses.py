@@ -1,4 +1,4 @@
-"""Where an embedding row lies in memory."""
+"""The address of an embedding row in memory."""
 
 from __future__ import annotations
 

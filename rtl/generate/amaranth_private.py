@@ -1,4 +1,4 @@
-"""What is imported of Amaranth beside its public interface, of the version that is pinned."""
+"""Imports from Amaranth beside its public interface, of the version that is pinned."""
 
 from amaranth.hdl._ast import SignalDict as SignalDict
 from amaranth.hdl._ast import SignalSet as SignalSet

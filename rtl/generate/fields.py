@@ -34,11 +34,11 @@ class Fields(FragmentTransformer, ValueTransformer, StatementTransformer):
         return self._parts[value]
 
     def array(self, signal: Signal) -> str:
-        """Of a signal in place of another: `array` of that field."""
+        """The `array` of the field that a signal stands for."""
         return str(self._arrays.get(signal, ""))
 
     def signals(self, value: Any) -> list[Signal]:
-        """What stands for a signal."""
+        """The signals that stand for one."""
         found = self.on_value(Value.cast(value))
         return [found] if isinstance(found, Signal) else list(found.parts)
 

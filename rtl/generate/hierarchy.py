@@ -206,7 +206,7 @@ class _Writer:
         fragment: Fragment,
         names: SignalDict,
     ) -> Fragment:
-        """What stands for a part in the module around it."""
+        """The instance that stands for a part in the module around it."""
         component = origin(below, wiring.Component)
         members = list(self._members(component)) if component is not None else []
         for member, _, signal in members:

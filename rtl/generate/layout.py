@@ -100,7 +100,7 @@ def _whole_names(body: str) -> str:
 
 
 def _clocked(body: str) -> str:
-    """Registers of a clock one behind the other in one block; an else says whose it is."""
+    """Registers of one clock, where they follow each other, in one block; no else dangles."""
 
     def joined(match: re.Match[str]) -> str:
         run = _DANGLING.sub(r"\1if \2 begin\n\3\1end\n", match[0])
@@ -145,7 +145,7 @@ def _about(part: Part) -> Iterator[str]:
 
 
 def _bundles(component: Any) -> Iterator[tuple[str, str]]:
-    """What each member of a component is: what its signature and its declaration say."""
+    """The text of each member of a component, from its signature and its declaration."""
     if not isinstance(component, wiring.Component):
         return
     members = component.signature.members

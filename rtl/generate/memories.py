@@ -17,7 +17,7 @@ LATENCY = 2
 
 
 def instance(fragment: Fragment, component: Any, fields: Fields) -> Instance | None:
-    """What stands for a RAM or a register file; None for all else, and for another latency."""
+    """The instance of a RAM or a register file; None for all else, and for another latency."""
     ram = is_a(component, Memory) and component.latency == LATENCY
     if (ram or is_a(component, DistributedMemory)) and component.depth > 1:
         read, write, more = component.read, component.write, {}
@@ -88,7 +88,7 @@ def _made(
 
 
 def table_instance(module: str, fragment: Fragment, rom: Rom, fields: Fields) -> Instance:
-    """What stands for a ROM whose entries `module` holds."""
+    """The instance of a ROM whose entries `module` holds."""
     ends = {}
     for port in range(rom.ports):
         for way, end in (("i", "address"), ("o", "data")):
@@ -103,7 +103,7 @@ def origin(fragment: Fragment, kind: type) -> Any:
 
 
 def is_a(component: Any, kind: type) -> bool:
-    """Whether it is of that class, also where its module was loaded once more."""
+    """True where it is of that class, also where its module was loaded once more."""
     known = kind.__module__, kind.__qualname__
     return any((base.__module__, base.__qualname__) == known for base in type(component).__mro__)
 

@@ -86,7 +86,7 @@ def module_files(verilog: str) -> dict[str, str]:
 
 
 def file_list(names: Iterable[str]) -> str:
-    """What `-f` of a simulator takes: a name a line."""
+    """The list that `-f` of a simulator takes: a name a line."""
     return "".join(f"{name}\n" for name in names)
 
 
@@ -178,7 +178,7 @@ def generate(
     prefix
         Begins the names of all modules, so that several configurations live in one design.
     trace
-        False leaves the outputs trace_* away, which only benches need.
+        False omits the outputs trace_*, which only benches need.
 
     Raises
     ------

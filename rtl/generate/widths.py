@@ -48,7 +48,7 @@ def _counted(match: re.Match[str]) -> str:
 
 
 def _width(value: str) -> int:
-    """Of a parameter: a decimal, or bits behind their number."""
+    """The value of a parameter: a decimal, or bits behind their number."""
     return int(value.partition("'")[2], 2) if "'" in value else int(value)
 
 

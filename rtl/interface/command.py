@@ -1,7 +1,7 @@
 """The command stream's vocabulary: descriptors, their fields and their packing.
 
 A model is one stream of words of M bytes. It consists of 32-byte descriptors, each padded with
-zeros to whole words (32 bytes of them at N = 64) and followed by its payload:
+zeros to whole words (32 bytes of them at M = 64) and followed by its payload, here in words of N:
 
     HEADER                                  once, first: what the model needs
     TABLE    256 bytes, WIDE 512            an activation table
@@ -174,7 +174,7 @@ class Descriptor(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """Of a HEADER: M of the arrays that it is for."""
+        """M of the arrays that a HEADER is for."""
         return self.values["lanes"] << (self.byte & HEADER_WAYS)
 
     def payload_bytes(self, lanes: int, width: int) -> int:

@@ -6,12 +6,13 @@ from dataclasses import asdict, dataclass
 
 from cli.errors import UserError
 
-from golden.model import TOKENS_MAX
+from golden.model import HIDDEN_MAX, TOKENS_MAX
 from rtl.interface.mechanisms import MECHANISMS
 
 LANES = (4, 8, 16, 32, 64)
 WAYS = (1, 2, 4, 8)
 """Columns of a tile for each lane."""
+BANKS = 4  # of activations
 
 
 def ceil_div(x: int, y: int) -> int:
@@ -91,7 +92,7 @@ class Config:
             )
         for name, maximum in (
             ("tokens", TOKENS_MAX),
-            ("hidden", 1024),
+            ("hidden", HIDDEN_MAX),
             ("ffn", 4096),
             ("labels", 4096),
         ):

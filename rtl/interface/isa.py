@@ -14,14 +14,13 @@ from typing import NamedTuple
 
 from cli.errors import UserError
 
+from golden.model import EPSILON_MAX
+from golden.requantize import SHIFT_MAX
 from rtl.interface.config import Config
 from rtl.interface.mechanisms import HEADS_MAX
 
-EPSILON_BITS = 50
 NORM_SHIFT_MAX = 31
-GATE_SHIFT_MAX = 31
 RESIDUAL_SHIFT_MAX = 15
-SHIFT_MAX = 47  # of a multiplier m * 2^-s
 
 
 class Opcode(enum.IntEnum):
@@ -161,7 +160,7 @@ FIELDS: dict[Opcode, tuple[Field, ...]] = {
     Opcode.NORM: (
         Field("channels", 2, 1, "hidden"),
         Field("shift", 1, 1, NORM_SHIFT_MAX),
-        Field("epsilon", 7, 1, (1 << EPSILON_BITS) - 1),
+        Field("epsilon", 7, 1, EPSILON_MAX),
     ),
     Opcode.EMBED: (
         Field("token_factor", 1),

@@ -1,4 +1,4 @@
-"""What hardware has beyond the plain encoder where it is asked for: an option of `Config` each."""
+"""The mechanisms beyond the plain encoder, where they are asked for: an option of `Config` each."""
 
 from __future__ import annotations
 

@@ -11,13 +11,15 @@ from rtl.interface.command import FIELD_BYTES
 from rtl.interface.isa import BITS, FIELDS, Flag, Opcode
 from rtl.interface.tile import NORM_INDEX_BITS
 
-FLAGS = data.FlexibleLayout(8, {str(flag.name).lower(): data.Field(1, BITS[flag]) for flag in Flag})
+FLAG_BITS = data.FlexibleLayout(
+    8, {str(flag.name).lower(): data.Field(1, BITS[flag]) for flag in Flag}
+)
 """Byte 1 of a descriptor. Flags of different opcodes share bits."""
 
 OPERATION = data.StructLayout(
     {
         "opcode": unsigned(8),
-        "flags": FLAGS,
+        "flags": FLAG_BITS,
         "fields": unsigned(8 * FIELD_BYTES),
         "norm_index": unsigned(NORM_INDEX_BITS),
         "number": unsigned(8),
@@ -33,7 +35,7 @@ NORM = data.StructLayout(
         "channels": unsigned(16),
         "shift": unsigned(8),
         "epsilon": unsigned(56),
-        "flags": FLAGS,
+        "flags": FLAG_BITS,
     }
 )
 """A NORM whose parameters are loaded."""
@@ -43,27 +45,7 @@ EMBED = data.StructLayout({field.name: unsigned(8 * field.bytes) for field in FI
 
 
 class Error(IntEnum):
-    """Why an inference ended without logits.
-
-    NONE        it did not.
-    FORMAT      no HEADER first, a wrong magic, version or number of lanes, an unknown opcode, a
-                flag that the opcode has not, or an operation where none such may stand.
-    CRC         a descriptor or the payload before it was damaged; nothing of it has acted.
-    LIMIT       the model, or a field of a descriptor, exceeds the configuration; or a tensor of
-                this batch outgrows its bank.
-    TRUNCATED   the command stream's `last` came before END.
-    OVERRUN     the command stream went on after END; it was discarded up to `last`.
-    LENGTH      more tokens in a sequence than the model or the configuration takes, or more row
-                tiles in all than the configuration has.
-    TOKEN       a token id is beyond the table, or a type beyond the types.
-    NO_KEY      no token of a sequence has its attend bit set.
-    ABORTED     `abort` was written.
-    TIMEOUT     nothing moved for long, although nothing outside was awaited.
-    ROW         a row of the embedding table was shorter or longer than EMBED says.
-    BUS         the memory answered a read with SLVERR or DECERR (with DMA).
-    ADDRESS     the registers of the memory side hold an address or a size that cannot be used
-                (with DMA).
-    """
+    """Why an inference ended; `rtl.interface.registers.ERRORS` says what happened."""
 
     NONE = 0
     FORMAT = 1
@@ -89,4 +71,4 @@ def fields(opcode: Opcode, bits: Value) -> data.View:
 
 def flags(bits: Value, known: int = 0xFF) -> data.View:
     """The flags of byte 1 of a descriptor; those whose bit is not in `known` are 0."""
-    return data.View(FLAGS, bits & known)
+    return data.View(FLAG_BITS, bits & known)

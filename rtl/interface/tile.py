@@ -11,15 +11,14 @@ from enum import IntEnum
 from amaranth.hdl import Cat, Const, Value, unsigned
 from amaranth.lib import data
 
-from rtl.interface.config import Config
+from rtl.interface.config import BANKS, Config
 
 NORM_INDEX_BITS = 3
 SHIFT_BITS = 5
-BANKS = 4  # of activations
 
 
 class Operand(IntEnum):
-    """Where a word of an operand comes from.
+    """The source of an operand's word.
 
     X8 and BANK are activations, WEIGHT the weight double buffer, P the softmax's probabilities.
     ONE_HOT (operand A only) is the row-selecting word of the embedding: at operand k, lane k >> 1
@@ -56,7 +55,7 @@ class Epilogue(IntEnum):
 def address_bits(config: Config) -> int:
     """Width that holds an activation bank address, an X address and a weight address."""
     return max(
-        (4 * config.bank_words - 1).bit_length(),
+        (BANKS * config.bank_words - 1).bit_length(),
         (config.x_words - 1).bit_length(),
         (2 * config.weight_words - 1).bit_length(),
         (config.places - 1).bit_length(),

@@ -110,7 +110,7 @@ class Trace(Bundle):
             x_address=Out(address_bits(config), ...),
             x=Out(int16_word(config.lanes), ...),
             logit_en=Out(1, "A logit, of lane 0."),
-            logit_index=Out(range(config.labels * config.gathered_tiles), ...),
+            logit_index=Out(range(config.logit_words), ...),
             logit=Out(signed(32), ...),
             **Activity().members,
         )

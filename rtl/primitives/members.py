@@ -37,7 +37,7 @@ In, Out = _Way(wiring.In), _Way(wiring.Out)
 
 
 def doc_of(member: Member) -> str | EllipsisType:
-    """What its declaration says of a member."""
+    """The text of a member's declaration."""
     return getattr(member, "doc", "")
 
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from golden.model import ROTARY_ONE, Layer, Model, Norm, Rotary, Shape, Window
+from golden.model import GATE_SHIFT_MAX, ROTARY_ONE, Layer, Model, Norm, Rotary, Shape, Window
 from golden.random import Kind, random_model
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import Config
-from rtl.interface.isa import GATE_SHIFT_MAX
 from sim.cycles.model import predict
 
 

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from rtl.interface.command import BANK_SHIFT, Descriptor
-from rtl.interface.config import Config, ceil_div
+from rtl.interface.config import BANKS, Config, ceil_div
 from rtl.interface.isa import Flag, Opcode
-
-BANKS = 4
 
 
 def leaves_its_bank(one: Descriptor, lengths: list[int], gathered: bool, config: Config) -> bool:

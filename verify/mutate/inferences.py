@@ -16,9 +16,8 @@ from golden.random import random_model
 from golden.requantize import SHIFT_MAX, SHIFT_MIN
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.command import BANK_SHIFT, bank_address
-from rtl.interface.config import Config
+from rtl.interface.config import BANKS, Config
 from rtl.interface.isa import RESIDUAL_SHIFT_MAX
-from rtl.interface.tile import BANKS
 from sim.design import Design
 from sim.machine.inference import Inference, Loaded, seed_of
 from sim.machine.machine import Machine, library

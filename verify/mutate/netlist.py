@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from rtl.generate.hierarchy import VerilogError
 from rtl.generate.units import unit
-from rtl.generate.verilog import netlist, plain_module_names
+from rtl.generate.verilog import netlist
 from rtl.interface.config import Config
 from sim.synth.tools import run_tool
 
@@ -30,6 +31,8 @@ OF_YOSYS = "".join(
 
 #: Ports of cells that have no other value: clocks, and resets that a memory's ports do not use.
 LEFT_OUT = re.compile(r"(CLK|clk|RD_CLK|WR_CLK|RD_[AS]RST)")
+
+_MODULE = re.compile(r"^module (?:\\(\S+) |(\w+))\(", re.MULTILINE)
 
 #: Parts that are units with benches of their own.
 PARTS = {"matmul", "requantize", "reciprocal", "rsqrt", "softmax", "position_bias", "layernorm"}
@@ -151,3 +154,22 @@ def with_selector(text: str, mutants: Sequence[Mutant]) -> str:
     )
     (written,) = yosys(f"{lines}opt_clean\nwrite_verilog -noattr unit.v\n", text, "unit.v")
     return OF_YOSYS + plain_module_names(written)
+
+
+def plain_module_names(text: str) -> str:
+    """Write modules as unit_part instead of the escaped \\unit.part, which few tools show well."""
+    names = [escaped or plain for escaped, plain in _MODULE.findall(text)]
+    plain_names = [re.sub(r"\W", "_", name) for name in names]
+    if len(set(plain_names)) != len(names):
+        twice = sorted({name for name in plain_names if plain_names.count(name) > 1})
+        raise VerilogError(f"two modules would both be called {', '.join(twice)}: rename a part")
+    unnamed = [name for name in names if "U$" in name]
+    if unnamed:
+        raise VerilogError(
+            f"a part has no name: {unnamed[0]}. Use `m.submodules.name = part`, so that Verilog "
+            "names stay the same when another part is added."
+        )
+    for name, plain in zip(names, plain_names, strict=True):
+        text = text.replace(f"module \\{name} (", f"module {plain}(")
+        text = text.replace(f"\\{name}  ", f"{plain} ")
+    return text

@@ -29,12 +29,12 @@ MHZ = 100.0
 
 
 def bench_folder(module: str) -> str:
-    """Where the bench lies in the package."""
+    """The bench's folder in the package."""
     return f"{module}_bench"
 
 
 def verilog_paths(verilog: str) -> list[str]:
-    """Where the Verilog lies in the package, a file a module, that of the top first."""
+    """Paths of the Verilog in the package, a file a module, that of the top first."""
     return [f"{RTL}/{name}" for name in module_files(verilog)]
 
 

@@ -97,7 +97,7 @@ class RowsFill(Bundle):
             fields=Out(EMBED, "`EMBED`, valid with active and the two cycles before."),
             fill=Out(1, "The half in turn may be written."),
             done=In(1, "Pulse: it is full."),
-            last=In(1, "It was the sequence's last one; valid with done."),
+            last=In(1, "It was the batch's last one; valid with done."),
         )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rtl.interface.config import Config
-from rtl.interface.tile import BANKS, Operand, Tag, address_bits
+from rtl.interface.config import BANKS, Config
+from rtl.interface.tile import Operand, Tag, address_bits
 from rtl.primitives.members import Bundle, Out
 
 
