@@ -1,4 +1,4 @@
-"""What the units of a simulated accelerator did in each cycle, by its trace ports (`tb.activity`).
+"""What the units of a simulated accelerator did in each cycle, by its trace ports.
 
 The array reads an operand of an operation, or the issuer says a cycle before why it does not. The
 others write something that the trace shows, or nothing. No schedule or prediction takes part.
@@ -6,7 +6,7 @@ others write something that the trace shows, or nothing. No schedule or predicti
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -16,7 +16,7 @@ import numpy as np
 from rtl.compile.program import Program
 from rtl.interface.isa import Opcode
 from rtl.interface.trace import Stall
-from tb.activity import Record
+from tb.trace import CAUSES
 
 
 class Kind(Enum):
@@ -33,6 +33,65 @@ class State(NamedTuple):
 
     kind: Kind
     text: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """One inference, cycle by cycle.
+
+    case
+        SHA-256 of the case that was played.
+    cycles
+        Of the inference, as its register counts them; cycle 0 is the first in which it is busy.
+    changes
+        Of the trace ports `active`, `operation` and `stall`: int64 [2, changes], the cycle of each
+        change and the value from then on. The first is in cycle 0 or before. A signal has the value
+        that it has when its cycle ends.
+    writes
+        By trace port (`tb.trace.TRACE_PORTS`): the cycles in which it was written, increasing.
+    """
+
+    case: str
+    cycles: int
+    changes: Mapping[str, np.ndarray]
+    writes: Mapping[str, np.ndarray]
+
+    def each(self, signal: str) -> np.ndarray:
+        """The signal's value in each cycle, int16 [cycles]."""
+        when, value = self.changes[signal]
+        edges = np.clip(np.append(when, self.cycles), 0, self.cycles)
+        return np.repeat(value.astype(np.int16), np.diff(edges))
+
+    def written(self, port: str) -> np.ndarray:
+        """Whether a trace port was written, bool [cycles]."""
+        return np.isin(np.arange(self.cycles), self.writes.get(port, ()))
+
+    @property
+    def which(self) -> np.ndarray:
+        """The step in the program whose operand is read, for each cycle with one; else -1."""
+        active, shown = self.each("active") == 1, self.each("operation")
+        found = np.full(self.cycles, -1)
+        # The port shows eight bits of a number that only grows.
+        found[active] = np.cumsum(np.diff(shown[active].astype(np.int64), prepend=0) % 256)
+        return found
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """As `sim.machine.result.Result` has them: of each operation its number, first and last
+        cycle with an operand, how many, and the stalls before its tiles by cause."""
+        which, cause = self.which, self.each("stall")
+        reading = np.flatnonzero(which >= 0)
+        stalls = np.stack([cause == one for one in range(len(CAUSES) + 1)])
+        stalls[0] = False
+        # A cause says why there is no operand in the cycle after it.
+        counted = np.cumsum(np.pad(stalls, ((0, 0), (1, 0))), axis=1)[:, reading]
+        waited = np.diff(counted, axis=1, prepend=0)
+        rows = []
+        for number in np.unique(which[reading]).tolist():
+            of = which[reading] == number
+            first, last = reading[of][[0, -1]].tolist()
+            rows.append([number, first, last, of.sum(), *waited[:, of].sum(axis=1)])
+        return np.array(rows, np.int64).reshape(-1, 5 + len(CAUSES))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +146,7 @@ WAITS = {
 
 def lanes(record: Record, program: Program) -> list[Lane]:
     """The array, then UNITS."""
-    which, cycle = _numbers(record), np.arange(record.cycles)
+    which, cycle = record.which, np.arange(record.cycles)
     # A cause says why there is no operand in the cycle after it.
     cause = np.append(Stall.IDLE, record.each("stall")[:-1])
     reading = np.flatnonzero(which >= 0)
@@ -125,22 +184,11 @@ def _lane(
     return Lane(name, (*(state for _, state in choices), rest), which.astype(np.uint16))
 
 
-def _numbers(record: Record) -> np.ndarray:
-    """The step in the program whose operand is read, for each cycle with one; else -1."""
-    active, shown = record.each("active") == 1, record.each("operation")
-    found = np.full(record.cycles, -1)
-    # The port shows eight bits of a number that only grows.
-    found[active] = np.cumsum(np.diff(shown[active].astype(np.int64), prepend=0) % 256)
-    return found
-
-
 def operations(record: Record, program: Program) -> list[Operation]:
     """The operations in their order."""
-    which = _numbers(record)
     result = []
-    for number in np.unique(which[which >= 0]).tolist():
+    for number, first, last, *_ in record.numbers.tolist():
         step = program.steps[number]
         name = f"{step.name}.attend" if step.opcode is Opcode.ATTEND else step.name
-        there = np.flatnonzero(which == number)
-        result.append(Operation(number, name, step.opcode, int(there[0]), int(there[-1])))
+        result.append(Operation(number, name, step.opcode, first, last))
     return result

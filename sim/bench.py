@@ -89,7 +89,7 @@ def run_bench(
         Functions of the bench to run, all their parameters included; all when empty.
     env
         Settings of the bench, which it finds in its environment as BERT2RTL_ and the name: CASE,
-        REPORT, ACTIVITY, VECTORS, EXHAUSTIVE. It also gets UNIT_SHEET, the path of the unit's JSON
+        SEEN, VECTORS, RECORD, EXHAUSTIVE. It also gets UNIT_SHEET, the path of the unit's JSON
         (ports, configuration, latency). Variables of the user's environment reach no bench.
     waves
         Record every signal in this FST file.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -19,15 +17,18 @@ from cli.progress import stage
 
 import numpy as np
 
-from rtl.compile.program import Program, compile_model
-from rtl.interface.config import Config, ceil_div
-from sim.bench import PassedTest, run_bench
+from rtl.compile.program import Program, compile_model, embedding_table
+from rtl.interface.config import Config
+from sim import accelerator
+from sim.activity import Record
+from sim.bench import run_bench
 from sim.builds import BUILDS
+from sim.machine.inference import Loaded
+from sim.machine.result import Result
 from sim.reference import Reference
 from sim.vectors import sequence_of
-from tb import activity, vectors
-from tb.activity import Record
-from tb.case import Case, accelerator_inference, write_case
+from sim.verdict import Verdict, verdict
+from tb import vectors
 
 WHOLE = "accelerator"
 RUNS = BUILDS / "runs"
@@ -41,28 +42,43 @@ class Surroundings:
     config: Config
     folder: Path
 
-    def run(self, unit: str, test: str, files: dict[str, Path]) -> list[PassedTest]:
-        """A test of the unit's bench, which gets these files."""
-        given = self.options
-        waves = self.folder / f"{given.unit}.fst" if given.waves else None
-        env = {name: str(file.resolve()) for name, file in files.items()}
-        return run_bench(unit, given.simulator, self.config, testcases=[test], env=env, waves=waves)
+    @property
+    def waves(self) -> Path | None:
+        """The file that every signal is recorded in."""
+        return self.folder / f"{self.options.unit}.fst" if self.options.waves else None
 
 
 @dataclass(frozen=True)
 class Verified:
     """One inference that was played and found equal to golden.
 
-    ``facts`` is the bench's report of it: cycles, active, stalls, operations, compared, mismatches,
-    result. ``seconds`` are wall clock, the build included; ``result`` is the logits, int64, of the
-    whole model in golden's shape; ``activity`` what the units did in each cycle.
+    ``seconds`` are wall clock, the build included; ``logits`` int64 in golden's shape; ``activity``
+    what the units did in each cycle.
     """
 
     program: Program
-    facts: dict[str, Any]
+    result: Result
+    verdict: Verdict
     seconds: float
-    result: np.ndarray
+    logits: np.ndarray
     activity: Record
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Cycles, active cycles, stalls, operations, compared values and mismatches."""
+        result, said = self.result, self.verdict
+        return {
+            "cycles": result.cycles,
+            "active": result.active,
+            "stalls": result.stalls,
+            "operations": [
+                {"number": n, "name": self.program.steps[n].name, "first": first, "last": last,
+                 "active": active}
+                for n, first, last, active, _ in result.operations
+            ],
+            "compared": dict(said.compared),
+            "mismatches": dict(said.mismatches),
+        }  # fmt: skip
 
 
 @contextmanager
@@ -73,7 +89,7 @@ def own_folder() -> Iterator[Path]:
     try:
         yield folder
     except Different:
-        stage(f"the case and the bench's report stay in {folder}")
+        stage(f"the case and what the bench saw stay in {folder}")
         raise
     except BaseException:
         shutil.rmtree(folder)
@@ -84,51 +100,28 @@ def own_folder() -> Iterator[Path]:
 def play_accelerator(reference: Reference, around: Surroundings) -> Verified:
     """The whole model on the text.
 
-    Different where a bit differs, the inference failed, nothing was compared, the report is not of
-    this case, or the logits are not those of `reference`.
+    Different where a bit or a cycle differs, or the bench gave nothing that can be judged.
     """
-    model, tokens, options = reference.quantized.model, reference.tokens, around.options
-    program = compile_model(model, around.config, whole_last_layer=options.whole_last_layer)
-    inference = accelerator_inference(program, model, tokens.ids, tokens.types, name="text")
-    width = program.config.stream_width
-    interval = ceil_div(width, min(options.stream_bytes or width, width))
-    case = Case(inferences=(inference,), interval=interval, row_latency=options.row_latency)
-    path, report, record = (
-        around.folder / f"text.{end}" for end in ("npz", "json", "activity.npz")
+    quantized, tokens, options = reference.quantized, reference.tokens, around.options
+    model, config = quantized.model, around.config
+    program = compile_model(model, config, whole_last_layer=options.whole_last_layer)
+    inference = Loaded(program, embedding_table(model, config.lanes)).inference(
+        tokens.ids,
+        tokens.types,
+        trace=True,
+        stream_bytes=options.stream_bytes,
+        row_latency=options.row_latency,
     )
-    write_case(path, case)
-    begin = time.perf_counter()
-    around.run(WHOLE, "case", {"CASE": path, "REPORT": report, "ACTIVITY": record})
+    begin, golden = time.perf_counter(), reference.golden["logits"]
+    (played,) = accelerator.play(
+        WHOLE, options.simulator, config, [inference], around.folder, waves=around.waves
+    )
     seconds = time.perf_counter() - begin
-    try:
-        told = json.loads(report.read_bytes())
-        digest, (facts,) = told["case"], told["inferences"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Different(f"the bench left no report of one inference in {report}: {error}") from None
-    if digest != hashlib.sha256(path.read_bytes()).hexdigest():
-        raise Different(f"{report} answers another case than {path}: nothing is proven")
-    found = _activity(record, digest, facts)
-    if not facts["compared"] or not all(facts["compared"].values()):
-        raise Different("nothing was compared")
-    wrong = sum(facts["mismatches"].values())
-    if wrong or facts["first_difference"]:
-        raise Different(f"{wrong} values differ; first {facts['first_difference']}")
-    golden, logits = reference.golden["logits"], np.array(facts["result"], np.int64).reshape(-1)
-    if not np.array_equal(logits, golden.reshape(-1)):
-        said = f"RTL gave {logits[:8]}, the golden model says {golden.reshape(-1)[:8]}"
-        raise Different(f"the logits: {said}")
-    return Verified(program, facts, seconds, logits.reshape(golden.shape), found)
-
-
-def _activity(path: Path, case: str, facts: dict[str, Any]) -> Record:
-    """The record of an inference whose report is `facts`; Different where it is not of it."""
-    try:
-        record = activity.read(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise Different(f"the bench left no activity in {path}: {error}") from None
-    if record.case != case or record.cycles != facts["cycles"]:
-        raise Different(f"{path} is the activity of another case or inference")
-    return record
+    found = verdict(played.result, program, model, golden)
+    if found:
+        raise Different("; ".join(found.problems))
+    assert played.activity is not None
+    return Verified(program, played.result, found, seconds, golden, played.activity)
 
 
 def play_vectors(reference: Reference, around: Surroundings) -> dict[str, Any]:
@@ -143,14 +136,17 @@ def play_vectors(reference: Reference, around: Surroundings) -> dict[str, Any]:
     counts = vectors.write(folder, reference.quantized.model, [sequence], [unit], vectors.LIMIT, {})
     if not counts[unit]["output"]:
         raise Different("nothing was compared")
-    tests = around.run(unit, "real_reviews", {"VECTORS": folder})
+    env, tests = {"VECTORS": str(folder.resolve())}, ["real_reviews"]
+    passed = run_bench(
+        unit, around.options.simulator, config, testcases=tests, env=env, waves=around.waves
+    )
     return {
         "unit": unit,
         "simulator": around.options.simulator,
         "lanes": config.lanes,
         "columns": config.tile_columns,
         "tokens": len(sequence.ids),
-        "cycles": sum(round(test.simulated_ns / 10) for test in tests),
+        "cycles": sum(round(test.simulated_ns / 10) for test in passed),
         "values compared": counts[unit]["output"],
         "mismatches": 0,
         "seconds": round(time.perf_counter() - begin, 1),

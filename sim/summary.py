@@ -14,15 +14,12 @@ from sim.play import Verified
 from sim.reference import Reference
 from sim.report import table
 
-KEPT = ("cycles", "active", "stalls", "operations", "compared", "mismatches")
-"""Facts of an inference that go into the JSON."""
-
 
 def whole_model(text: Reference, played: Verified) -> dict[str, Any]:
     """The answers of the three models; cycles and differences by phase."""
     facts, program = played.facts, played.program
     tokens = len(text.tokens.ids)
-    said = verdicts(text, played.result)
+    said = verdicts(text, played.logits)
     print(_said_table(text, said), "\n")
     rows = phases(program, tokens, facts["operations"])
     print(phase_table(rows, facts, text))
@@ -45,7 +42,7 @@ def whole_model(text: Reference, played: Verified) -> dict[str, Any]:
         "utilisation": ideal / cycles,
         "milliseconds": microseconds / 1000,
         "simulation_seconds": played.seconds,
-        **{name: facts[name] for name in KEPT},
+        **facts,
     }
 
 

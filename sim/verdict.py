@@ -1,4 +1,4 @@
-"""The verdict on an inference of the C++ machine, for all commands and tests that play on it."""
+"""The verdict on an inference of the machine or the cocotb bench, for all that play one."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def verdict(
         known = result.code in set(Error)
         problems.append(f"ended with the error {result.error.name if known else result.code}")
     else:
-        traces, wanted = _golden(inference, model, logits)
+        traces, wanted = expected_of(inference, model, logits)
         if result.logits.size != wanted.size:
             problems.append(f"{result.logits.size} logits came, golden has {wanted.size}")
         else:
@@ -116,7 +116,7 @@ def failure(result: Result) -> str:
     return "" if taken == (words, tokens, len(inference.lengths)) else left
 
 
-def _golden(
+def expected_of(
     inference: Inference, model: Model, logits: np.ndarray | None
 ) -> tuple[list[dict[str, np.ndarray]], np.ndarray]:
     """Traces of the sequences, and the logits; none are traced where the inference is not."""

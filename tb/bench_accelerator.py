@@ -1,7 +1,4 @@
-"""The accelerator against golden.encoder: every named intermediate, logits, errors and resets.
-
-BERT2RTL_CASE names a file of `tb.case.write_case`; without it small random models are played.
-"""
+"""The accelerator in cocotb: plays the case of sim/accelerator.py and records what it shows."""
 
 import os
 from hashlib import sha256
@@ -9,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import cocotb
+import numpy as np
 from cocotb.triggers import FallingEdge
 
 from rtl.interface.command import MAGIC, VERSION
 from rtl.interface.config import Config
 from tb.accelerator import AcceleratorMachine
-from tb.case import read_case
+from tb.case import read_case, write
 from tb.cocotb_ports import start
 from tb.compare import Mismatch
-from tb.scenarios import small_case
-from tb.session import check_case
+from tb.session import Session
 
 
 async def machine_of(dut: Any) -> AcceleratorMachine:
@@ -35,15 +32,17 @@ async def machine_of(dut: Any) -> AcceleratorMachine:
     return machine
 
 
-@cocotb.test(skip="BERT2RTL_CASE" not in os.environ)
+@cocotb.test()
 async def case(dut: Any) -> None:
+    """The case in the file BERT2RTL_CASE; what it shows goes into the file BERT2RTL_SEEN.
+
+    SHA-256 of the case is in it, and so says which case it answers.
+    """
     content = Path(os.environ["BERT2RTL_CASE"]).read_bytes()
-    await check_case(await machine_of(dut), read_case(content), sha256(content).hexdigest())
-
-
-@cocotb.test(skip="BERT2RTL_CASE" in os.environ)
-@cocotb.parametrize(stalls=[0.0, 0.4])
-async def small(dut: Any, stalls: float) -> None:
-    machine = await machine_of(dut)
-    config = Config(**machine.sheet["configuration"])
-    await check_case(machine, small_case(config, idle=stalls, stall=stalls))
+    inferences, around = read_case(content)
+    seen = await Session(await machine_of(dut), around).play(inferences)
+    arrays: dict[str, np.ndarray] = {}
+    for place, one in enumerate(seen):
+        arrays |= {f"{place}.{name}": array for name, array in one.arrays.items()}
+    facts = {"case": sha256(content).hexdigest(), "inferences": [one.facts for one in seen]}
+    write(Path(os.environ["BERT2RTL_SEEN"]), facts, arrays)

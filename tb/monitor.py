@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import starmap
 from typing import Any
 
@@ -10,7 +9,7 @@ from cocotb.triggers import FallingEdge, RisingEdge, ValueChange
 
 from tb.compare import Recorded
 from tb.streams import now
-from tb.trace import TRACE_PORTS
+from tb.trace import CHANGING, TRACE_PORTS
 
 
 class Monitor:
@@ -18,13 +17,10 @@ class Monitor:
 
     sheet
         Data sheet: the layouts of the ports.
-    stalls
-        Also record why the array reads no operand.
     """
 
-    def __init__(self, dut: Any, sheet: dict[str, Any], *, stalls: bool = False) -> None:
+    def __init__(self, dut: Any, sheet: dict[str, Any]) -> None:
         self.dut, self.ports = dut, sheet["ports"]
-        self.watched = ("active", "operation", *(("stall",) if stalls else ()))
         self.recorded: dict[str, Recorded] = {}
         #: (cycle, value) of every change of these ports.
         self.changes: dict[str, list[tuple[int, int]]] = {}
@@ -38,7 +34,7 @@ class Monitor:
             element, length = facts.get("element", facts), facts.get("length", 1)
             self.recorded[name] = Recorded(element["width"], element["signed"], length)
         self.changes = {
-            name: [(now(), int(getattr(self.dut, f"trace_{name}").value))] for name in self.watched
+            name: [(now(), int(getattr(self.dut, f"trace_{name}").value))] for name in CHANGING
         }
 
     @property
@@ -74,26 +70,3 @@ class Monitor:
         while True:
             await ValueChange(handle)
             self.changes[name].append((now(), int(handle.value)))
-
-    def operations(self, names: Sequence[str], start: int) -> list[dict[str, Any]]:
-        """First and last cycle with an operand (from `start` on), and how many, by operation."""
-        events = sorted(
-            (cycle, order, name, value)
-            for name, changes in self.changes.items()
-            for order, (cycle, value) in enumerate(changes)
-        )
-        found: dict[int, dict[str, Any]] = {}
-        state = {"active": 0, "operation": 0}
-        since, number = events[0][0], 0
-        for cycle, _, name, value in [*events, (now(), 0, "", 0)]:
-            if state["active"] and cycle > since:
-                number += (state["operation"] - number) % 256
-                label = names[number] if number < len(names) else str(number)
-                new = {"number": number, "name": label, "first": since - start, "active": 0}
-                entry = found.setdefault(number, new)
-                entry["active"] += cycle - since
-                entry["last"] = cycle - 1 - start
-            since = cycle
-            if name:
-                state[name] = value
-        return list(found.values())

@@ -10,9 +10,8 @@ import numpy as np
 
 from golden.model import Model, Shape
 from golden.random import Kind, random_model
-from rtl.compile.program import Program, compile_model, embedding_table
+from rtl.compile.program import Program
 from rtl.interface.config import Config, ceil_div
-from tb.case import Case, Inference, accelerator_inference
 
 #: By family an encoder of odd sizes, small enough for Icarus.
 SMALL = {
@@ -75,33 +74,6 @@ def batch_lengths(program: Program, seed: int = 1) -> list[int]:
     return found
 
 
-def batches(
-    model: Model, program: Program, count: int, seed: int = 1, name: str = ""
-) -> list[Inference]:
-    """Inferences of as many batches of random sequences."""
-    kept: dict[str, Any] = {"rows": embedding_table(model, program.config.lanes)}
-    found = []
-    for number in range(seed, seed + count):
-        lengths = batch_lengths(program, number)
-        named = f"{name} {len(lengths)} sequences".strip()
-        parts = sequences(model, lengths, number)
-        one = accelerator_inference(program, model, *parts, lengths=lengths, name=named, **kept)
-        found.append(one)
-    return found
-
-
-def inferences(
-    model: Model, program: Program, lengths: Sequence[int], seed: int = 1, name: str = ""
-) -> list[Inference]:
-    """One inference of each length with a random sequence."""
-    kept: dict[str, Any] = {"rows": embedding_table(model, program.config.lanes)}
-    found = []
-    for number, tokens in enumerate(lengths, seed):
-        named, parts = f"{name} {tokens} tokens".strip(), sequence(model, tokens, number)
-        found.append(accelerator_inference(program, model, *parts, name=named, **kept))
-    return found
-
-
 def kinds_of(shape: Shape, config: Config) -> dict[str, bool]:
     """What a random model of this shape may have on the hardware; arguments of `family`."""
     return {
@@ -112,14 +84,3 @@ def kinds_of(shape: Shape, config: Config) -> dict[str, bool]:
         "gated": config.gated,
         "rotary": shape.head_size <= config.rotary_pairs,
     }
-
-
-def small_case(config: Config, **settings: Any) -> Case:
-    """Two small models in turn, L = 1 and odd lengths, within any configuration."""
-    found = []
-    for name in ("three-heads", "pre-norm"):
-        model = family(name, SMALL[name], **kinds_of(SMALL[name], config))
-        program = compile_model(model, config)
-        lengths = (min(config.lanes + 3, program.tokens), 1)
-        found.append(inferences(model, program, lengths, name=name))
-    return Case(inferences=tuple(i for pair in zip(*found) for i in pair), **settings)

@@ -1,77 +1,60 @@
-"""Plays a case on an accelerator: inferences one after the other, with everything compared."""
+"""Plays a case on an accelerator, inferences one after the other, and records what it shows."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
-
-from cli.files import write_json
 
 import cocotb
 import numpy as np
 from cocotb.triggers import FallingEdge, First, RisingEdge, Timer
 
 from rtl.interface.config import Config
-from rtl.interface.operation import Error
-from tb import activity
 from tb.accelerator import ABORT, START, AcceleratorMachine
-from tb.case import Case, Inference
+from tb.case import Inference, Surroundings
 from tb.cocotb_ports import CLOCK_NS
-from tb.compare import Comparison, Mismatch, Recorded
 from tb.monitor import Monitor
 from tb.packing import stream_words
 from tb.streams import Rows, Sink, Source, cycles, now
 
+LONGEST = 1 << 26
+"""Cycles that no inference takes."""
+
 
 @dataclass
-class Played:
-    """What has come of one inference."""
+class Seen:
+    """What the accelerator showed of one inference, as sim/accelerator.py reads it."""
 
-    inference: Inference
-    start: int
-    comparison: Comparison = field(default_factory=Comparison)
-    problems: list[str] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def message(self) -> str:
-        """What is wrong with it; empty if nothing is."""
-        found = self.comparison.message(), *self.problems, self.comparison.problem
-        return next(filter(None, found), "")
+    facts: dict[str, Any]
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 class Session:
-    """The accelerator in its surroundings, for one case.
+    """The accelerator in its surroundings, for one case."""
 
-    active
-        Record what the accelerator does in each cycle.
-    """
-
-    def __init__(self, machine: AcceleratorMachine, case: Case, *, active: bool = False) -> None:
-        self.machine, self.case = machine, case
+    def __init__(self, machine: AcceleratorMachine, around: Surroundings) -> None:
+        self.machine, self.around = machine, around
         self.clock = machine.dut.clk
-        self.random = Random(case.seed)
+        self.random = Random(around.seed)
         config = Config(**machine.sheet["configuration"])
         self.lanes, self.width = config.lanes, config.stream_width
-        self.monitor = Monitor(machine.dut, machine.sheet, stalls=active)
-        self.result = Recorded(machine.result.width, False, 1)
-        self.sink = Sink(machine.result, self.clock, self.random, self._take, case.stall)
-        self.memory = Rows(machine.request, machine.rows, self.clock, self.random, case)
+        self.monitor = Monitor(machine.dut, machine.sheet)
+        self.result: list[int] = []
+        self.sink = Sink(machine.result, self.clock, self.random, self._take, around.stall)
+        self.memory = Rows(machine.request, machine.rows, self.clock, self.random, around)
         self.lasting: list[Any] = []
-        longest = max(config.tokens, config.hidden, config.ffn)
+        longest, paused = max(config.tokens, config.hidden, config.ffn), 16 * around.interval
         # Without a stall nothing takes longer than a few passes over the longest operand.
-        self.silence = 8 * longest + 64 * self.lanes + case.row_latency + 16 * case.interval + 1000
+        self.silence = 8 * longest + 64 * self.lanes + around.row_latency + paused + 1000
 
     def _take(self, word: int) -> None:
-        self.result.cycle.append(now())
-        self.result.word.append(word)
+        self.result.append(word)
 
     def _watch(self) -> None:
         """Start what lasts from reset to reset: monitors, sinks and the embedding memory."""
         self.memory.queue.clear()
+        self.memory.given = self.memory.sink.count
         coroutines = [*self.monitor.watch(), self.sink.serve()]
         coroutines += [self.memory.sink.serve(), self.memory.serve()]
         self.lasting = [cocotb.start_soon(coroutine) for coroutine in coroutines]
@@ -84,24 +67,24 @@ class Session:
         await self.machine.reset()
         self._watch()
 
-    async def play(self) -> AsyncIterator[Played]:
-        """All inferences of the case, up to the first that is wrong."""
+    async def play(self, inferences: list[Inference]) -> list[Seen]:
+        """All inferences, up to the first that does not end."""
         self._watch()
-        for inference in self.case.inferences:
-            played = await self._inference(inference)
-            yield played
-            if played.message:
+        found: list[Seen] = []
+        for inference in inferences:
+            found.append(await self._inference(inference))
+            if found[-1].facts["end"] not in ("done", "reset"):
                 break
+        return found
 
-    async def _inference(self, inference: Inference) -> Played:
-        machine, case = self.machine, self.case
+    async def _inference(self, inference: Inference) -> Seen:
+        machine, around = self.machine, self.around
         rows = inference.rows
         self.memory.table = rows.reshape(len(rows), -1, self.lanes).view(np.uint8)
         self.monitor.clear()
-        self.result = Recorded(machine.result.width, False, 1)
-        self.sink.count = 0
-        model = Source(machine.model, self.clock, self.random, case.idle, case.interval)
-        tokens = Source(machine.tokens, self.clock, self.random, case.idle)
+        self.result, self.sink.count = [], 0
+        model = Source(machine.model, self.clock, self.random, around.idle, around.interval)
+        tokens = Source(machine.tokens, self.clock, self.random, around.idle)
         given = {model: stream_words(inference.stream, self.width)}
         given[tokens] = inference.tokens.tolist()
         tasks: list[Any] = []
@@ -110,33 +93,42 @@ class Session:
             tasks.extend(cocotb.start_soon(source.send(words)) for source, words in given.items())
 
         # The streams may be there before the start, and may come later.
-        early = bool(case.idle) and self.random.random() < 0.5
+        early = bool(around.idle) and self.random.random() < 0.5
         if early:
             offer()
             await cycles(self.clock, self.random.randint(1, 20))
         await machine.write("control", START)
-        played = Played(inference, now())
+        start, interrupted = now(), ""
         if not early:
             offer()
-        interrupted, left = "", list[str]()
         if inference.interruption is not None:
             kind, after = inference.interruption
             if not await self._ended(Timer(after * CLOCK_NS, "ns")):
                 interrupted = kind
         if interrupted == "abort":
             await machine.write("control", ABORT)
+        seen = Seen({"end": interrupted, "status": 0, "counters": [], "progress": 0})
         if interrupted != "reset":
-            await self._finish(played, [model, tokens])
+            await self._finish(seen, start, [model, tokens])
+        seen.facts |= {
+            "interrupted": interrupted,
+            "silence": self.silence,
+            "took": now() - start,
+            "model_taken": model.count,
+            "tokens_taken": tokens.count,
+            "rows_pending": self.memory.sink.count - self.memory.given,
+            "last_logit": self.sink.latest,
+            "stall": int(machine.dut.trace_stall.value),
+        }
         for source, task in zip(given, tasks):
-            count, words = source.count, len(given[source])
-            if not task.done() and count < words:
-                left.append(f"{count} of {words} words were taken from a stream")
             task.cancel()
             source.pins.valid.value = 0
         if interrupted == "reset":
             await self._reset()
-        await self._judge(played, interrupted, left)
-        return played
+        elif seen.facts["end"] == "done":
+            seen.facts["status"], seen.facts["counters"] = await machine.outcome()
+        self._show(seen)
+        return seen
 
     async def _ended(self, limit: Timer) -> bool:
         """Wait for the end of the inference or for the timer; whether it has ended."""
@@ -146,100 +138,27 @@ class Session:
         await FallingEdge(self.clock)
         return bool(self.machine.ended.value)
 
-    async def _finish(self, played: Played, sources: list[Source]) -> None:
+    async def _finish(self, seen: Seen, start: int, sources: list[Source]) -> None:
         """Wait for the end, as long as anything happens."""
-        expected = sum(len(w.address) for w in played.inference.writes or ())
-        before = -1
-        while not played.problems and not await self._ended(Timer(self.silence * CLOCK_NS, "ns")):
+        before, seen.facts["end"] = -1, "done"
+        while not await self._ended(Timer(self.silence * CLOCK_NS, "ns")):
             streams: list[Source | Sink] = [*sources, self.sink]
             streams += [self.memory.sink, self.memory.source]
             moved = sum(each.count for each in streams) + self.monitor.written
-            if moved == before:
-                hangs = f"the unit hangs: nothing happened for {self.silence} cycles, now {now()}"
-                played.problems.append(hangs)
-            elif played.inference.writes is not None and self.monitor.written > 2 * expected + 4096:
-                played.problems.append(f"the unit runs away: cycle {now()}")
+            if moved == before or now() - start > LONGEST:
+                seen.facts["end"] = "hang" if moved == before else "too long"
+                seen.facts["progress"] = now() - start - self.silence
+                break
             before = moved
 
-    async def _judge(self, played: Played, interrupted: str, left: list[str]) -> None:
-        """Compare what came with what had to come.
-
-        An abort that comes when the result is on its way out, or later, changes nothing: the code
-        is NONE, and all that a whole inference gives must be there. With ABORTED nothing may come.
-
-        left
-            What is wrong about the input streams of an inference that ran to its end.
-        """
-        inference, comparison = played.inference, played.comparison
-        whole = not interrupted and inference.error is Error.NONE
-        code = Error.NONE
-        counters: dict[str, Any] = {}
-        if interrupted != "reset" and not played.problems:
-            code, counters = await self.machine.outcome()
-            # What came before the abort keeps its code.
-            wanted = {inference.error} | ({Error.ABORTED} if interrupted else set())
-            if code not in wanted:
-                names = " or ".join(sorted(error.name for error in wanted))
-                played.problems.append(f"the error code is {code.name}, not {names}")
-            if interrupted:
-                whole = code is inference.error is Error.NONE
-            if whole or not interrupted:
-                played.problems += left
-        if inference.writes is not None:
-            comparison.ports(inference.writes, self.monitor.recorded, whole=whole)
-        values = self._result(played, whole, cut=interrupted == "reset")
-        played.facts |= {
-            "name": inference.name,
-            "error": code.name,
-            "interrupted": interrupted,
-            **counters,
-            "result": values,
-            "operations": self.monitor.operations(inference.operations, played.start),
-            "compared": dict(comparison.compared),
-            "mismatches": dict(comparison.mismatches),
-            "first_difference": played.message or None,
-        }
-
-    def _result(self, played: Played, whole: bool, cut: bool) -> list[list[int]]:
-        """Compare the words of the result stream; returns them.
-
-        A reset may cut a result off that has begun: what came of it must be right.
-        """
-        inference, width = played.inference, self.machine.result.width
-        expected, words = inference.result, np.array(self.result.word, np.int64)
-        taken = Recorded(width, True, 1, self.result.cycle)
-        taken.word = (words & (1 << width) - 1).tolist()
-        cut_off = cut and inference.error is Error.NONE
-        if expected is not None and (whole or cut_off):
-            comparison = played.comparison
-            comparison.writes("result", [expected], taken, whole=not cut_off, addressed=False)
-            if not cut_off and (words >> width).tolist() != inference.ends.astype(int).tolist():
-                played.problems.append("`last` does not come with the last word of a result alone")
-        elif taken.word:
-            played.problems.append(f"{len(taken.word)} words of a result came, none may come")
-        values: list[list[int]] = taken.values(len(taken.word)).tolist()
-        return values
-
-
-async def check_case(machine: AcceleratorMachine, case: Case, digest: str = "") -> None:
-    """Play a case, write the report to the file that BERT2RTL_REPORT names, and raise Mismatch.
-
-    digest
-        SHA-256 of the case's file; the report carries it, and so says which case it answers.
-
-    Where BERT2RTL_ACTIVITY names a file, it gets the record of the last inference's activity.
-    """
-    wanted = os.environ.get("BERT2RTL_ACTIVITY")
-    session = Session(machine, case, active=wanted is not None)
-    results = [played async for played in session.play()]
-    if wanted is not None and results[-1].facts["result"]:
-        cycles, end = results[-1].facts["cycles"], session.sink.latest
-        activity.write(wanted, activity.recorded(session.monitor, digest, cycles, end))
-    if "BERT2RTL_REPORT" in os.environ:
-        report = {"case": digest, "inferences": [played.facts for played in results]}
-        write_json(os.environ["BERT2RTL_REPORT"], report)
-    for number, played in enumerate(results):
-        if played.message:
-            raise Mismatch(f"inference {number} ({played.inference.name}): {played.message}")
-    if not sum(played.comparison.compared.total() for played in results):
-        raise Mismatch("nothing was compared")
+    def _show(self, seen: Seen) -> None:
+        """Add the words of the result, `last` as their top bit, writes and what has changed."""
+        seen.arrays["result"] = np.array(self.result, np.int64)
+        for name, changes in self.monitor.changes.items():
+            seen.arrays[f"changes.{name}"] = np.array(changes, np.int64).T
+        for name, port in self.monitor.recorded.items():
+            size = -(-port.width * port.length // 8)
+            words = b"".join(word.to_bytes(size, "little") for word in port.word)
+            seen.arrays[f"{name}.word"] = np.frombuffer(words, np.uint8).reshape(-1, size)
+            seen.arrays[f"{name}.cycle"] = np.array(port.cycle, np.int64)
+            seen.arrays[f"{name}.address"] = np.array(port.address, np.int64)

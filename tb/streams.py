@@ -17,7 +17,7 @@ import numpy as np
 from cocotb.triggers import Event, FallingEdge, RisingEdge, Timer
 from cocotb.utils import get_sim_time
 
-from tb.case import Case
+from tb.case import Surroundings
 from tb.cocotb_ports import CLOCK_NS
 from tb.compare import Mismatch
 
@@ -154,15 +154,19 @@ class Rows:
 
     table
         uint8 [rows, words, bytes of a word].
+    given
+        Rows that have come.
     """
 
-    def __init__(self, request: Pins, rows: Pins, clock: Any, random: Random, case: Case) -> None:
-        self.table = np.zeros((0, 0, 0), np.uint8)
-        self.latency, self.clock = case.row_latency, clock
+    def __init__(
+        self, request: Pins, rows: Pins, clock: Any, random: Random, around: Surroundings
+    ) -> None:
+        self.table, self.given = np.zeros((0, 0, 0), np.uint8), 0
+        self.latency, self.clock = around.row_latency, clock
         self.queue: deque[tuple[int, int]] = deque()
         self.asked = Event()
-        self.sink = Sink(request, clock, random, self._asked, case.stall)
-        self.source = Source(rows, clock, random, case.idle)
+        self.sink = Sink(request, clock, random, self._asked, around.stall)
+        self.source = Source(rows, clock, random, around.idle)
 
     def _asked(self, row: int) -> None:
         rows = len(self.table)
@@ -179,3 +183,4 @@ class Rows:
             row, when = self.queue.popleft()
             await cycles(self.clock, when - now())
             await self.source.send([int.from_bytes(w.tobytes(), "little") for w in self.table[row]])
+            self.given += 1

@@ -18,6 +18,9 @@ TRACE_PORTS: tuple[tuple[str, str | None, tuple[str, ...]], ...] = (
     ("trace_logit_en", "trace_logit_index", ("logit",)),
 )
 
+#: Ports that show what the array does: `trace_NAME` says it in each cycle.
+CHANGING = ("active", "operation", "stall")
+
 
 def elements(tokens: int) -> dict[str, tuple[int, bool]]:
     """Bits and signedness of an element of a word, by name; tokens: the longest sequence's."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -14,14 +12,7 @@ from rtl.compile.program import Program
 from rtl.interface.command import VERSION, bank_address, descriptor_bytes
 from rtl.interface.isa import Opcode
 from rtl.interface.operation import Error
-from tb.case import Inference
 from tb.packing import ATTEND_BIT, ENDS_BIT, TYPE_BIT
-
-
-def damaged(sound: Inference, name: str, error: Error, **changes: Any) -> Inference:
-    """With other inputs, which must end with `error` and give no result."""
-    bad: dict[str, Any] = {"writes": None, "result": None, "error": error, "name": name}
-    return replace(sound, **bad | changes)
 
 
 def damaged_streams(

@@ -18,13 +18,13 @@ from rtl.dma.bus import Bus
 from rtl.generate.sheet import file_list, generated, module_files
 from rtl.generate.verilog import TRACE
 from rtl.interface.config import Config
-from tb.case import accelerator_inference
 from tb.cut import Sequence as Tokens
 from tb.generate import readme, scripts, tops
+from tb.generate.inference import accelerator_inference
 from tb.generate.machines import Run, accelerator_files, example_files
 from tb.generate.memories import format_of, hexadecimal
 from tb.record import Record, layout
-from tb.scenarios import SMALL, batches, family, inferences, kinds_of
+from tb.scenarios import SMALL, batch_lengths, family, kinds_of, sequence, sequences
 
 MARK = "bench.f"
 """The file list of every folder that is written here."""
@@ -140,10 +140,14 @@ def encoders(config: Config, reviews: Sequence[tuple[Model, Tokens]]) -> list[Ru
     for name in ("three-heads", "pre-norm"):
         model = fitted(name, config)
         program = compile_model(model, config)
-        named = f"random, {name},"
-        tokens = min(config.lanes + 3, program.tokens)
-        runs += [Run(model, one) for one in inferences(model, program, [tokens], name=named)]
-        runs += [Run(model, one) for one in batches(model, program, 1, name=named)]
+        tokens, lengths = min(config.lanes + 3, program.tokens), batch_lengths(program)
+        for what, drawn, batch in (
+            (f"{tokens} tokens", sequence(model, tokens, 1), None),
+            (f"{len(lengths)} sequences", sequences(model, lengths, 1), lengths),
+        ):
+            named = f"random, {name}, {what}"
+            one = accelerator_inference(program, model, *drawn, lengths=batch, name=named)
+            runs.append(Run(model, one))
     for model, review in reviews:
         program = compile_model(model, config)
         parts = review.ids, review.types, review.attend

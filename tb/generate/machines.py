@@ -15,9 +15,9 @@ from rtl.dma.registers import ALIGNMENT, KEPT, fifo_words
 from rtl.interface.command import MAGIC
 from rtl.interface.config import Config, ceil_div
 from rtl.interface.registers import ADDRESS, DMA_REGISTERS
-from tb.case import Inference
 from tb.expected import Writes
 from tb.generate import tops
+from tb.generate.inference import Inference
 from tb.generate.memories import (
     Expected,
     Format,
@@ -70,7 +70,6 @@ def trace_checks(ports: dict[str, Any], runs: Sequence[Run]) -> list[Expected]:
             if port in ports:
                 found[name] = Expected(port, format_of(ports[port]), enable, address or "")
     for number, run in enumerate(runs if found else ()):
-        assert run.inference.writes is not None
         last = {writes.port: writes for writes in run.inference.writes}
         for writes in run.inference.writes:
             required = None
@@ -100,7 +99,7 @@ def passing(tensor: str, values: np.ndarray, index: np.ndarray) -> Writes:
 def result_check(port: str, passes: str, runs: Sequence[Run]) -> Expected:
     """What the logits must be."""
     words = (run.inference.result for run in runs)
-    return stream_check(port, Format(1, 32, True), passes, ("label",), filter(None, words))
+    return stream_check(port, Format(1, 32, True), passes, ("label",), words)
 
 
 def asked_rows(run: Run) -> np.ndarray:
@@ -161,7 +160,6 @@ def rows_words(rows: np.ndarray, lanes: int) -> list[int]:
 def example_files(sheet: Mapping[str, Any], config: Config, run: Run) -> dict[str, str]:
     """A small bench on the streams in plain Verilog and its vectors, by their names in a folder."""
     inference, ports = run.inference, tops.plain(sheet["ports"])
-    assert inference.result is not None
     lanes, width, bits = config.lanes, config.stream_width, ports["s_axi_awaddr"]["width"]
     vectors = {
         "model": (stream_words(inference.stream, width), 8 * width),
@@ -256,7 +254,6 @@ def _memory(
     memory, jobs = Memory(bus), []
     for run, first in zip(runs, np.cumsum([0, *(len(x.inference.tokens) for x in runs)])):
         inference = run.inference
-        assert inference.result is not None
         words = stream_words(inference.stream, config.stream_width)
         stream = b"".join(word.to_bytes(config.stream_width, "little") for word in words)
         rows = inference.rows.view(np.uint8)

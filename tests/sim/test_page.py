@@ -148,21 +148,6 @@ def test_the_other_units_did_what_the_program_asks(one: Run) -> None:
         assert sum(cycles.values()) == one.report["cycles"], name
 
 
-def test_a_record_of_another_run_is_refused(one: Run, tmp_path: Path) -> None:
-    record = one.played.activity
-    path = tmp_path / "text.activity.npz"
-    play.activity.write(path, record)
-    facts = {"cycles": record.cycles}
-    assert play._activity(path, record.case, facts).cycles == record.cycles
-    with pytest.raises(Different, match="of another case"):
-        play._activity(path, "0" * 64, facts)
-    with pytest.raises(Different, match="of another case or inference"):
-        play._activity(path, record.case, {"cycles": record.cycles + 1})
-    path.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(Different, match="left no activity"):
-        play._activity(path, record.case, facts)
-
-
 # The page itself.
 
 

@@ -4,17 +4,18 @@ import dataclasses
 import json
 import subprocess
 import sys
-from functools import reduce
-from operator import getitem
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from cli.command import Exit
 
+import numpy as np
 import pytest
 
-from sim import builds, play, run
-from tb.case import Inference
+from sim import accelerator, builds, play, run, verdict
+from tb import case
+from tb.expected import Writes
 from tests.ending import exit_code, refusal
 
 FEW = ["--lanes", "4", "--tokens", "4"]
@@ -109,59 +110,67 @@ def test_two_at_once_answer_for_their_own_reviews(tmp_path: Path) -> None:
     assert told[0].count("negative") > told[1].count("negative")
 
 
-Played = dict[bytes, tuple[Any, bytes, bytes]]
-
-
 @pytest.fixture(scope="module")
-def played() -> Played:
-    """What the bench has said of a case: each is played once."""
+def kept() -> dict[bytes, tuple[Any, bytes]]:
+    """What the bench has shown of a case: each is played once."""
     return {}
 
 
 def differing(
-    monkeypatch: pytest.MonkeyPatch, played: Played, place: tuple[Any, ...], value: Any
+    monkeypatch: pytest.MonkeyPatch,
+    kept: dict[bytes, tuple[Any, bytes]],
+    change: Callable[[dict[str, Any], dict[str, np.ndarray]], None],
 ) -> None:
-    """The bench's report comes back with another value in one place."""
-    sound = play.run_bench
+    """What the bench has shown comes back changed."""
+    sound = accelerator.run_bench
 
     def run_bench(*arguments: Any, env: dict[str, str], **options: Any) -> Any:
-        case, path, record = (Path(env[name]) for name in ("CASE", "REPORT", "ACTIVITY"))
-        key = case.read_bytes()
-        if key not in played:
-            tests = sound(*arguments, env=env, **options)
-            played[key] = (tests, path.read_bytes(), record.read_bytes())
-        tests, said, active = played[key]
-        record.write_bytes(active)
-        report = json.loads(said)
-        reduce(getitem, place[:-1], report)[place[-1]] = value
-        path.write_text(json.dumps(report))
+        played, path = Path(env["CASE"]).read_bytes(), Path(env["SEEN"])
+        if played not in kept:
+            kept[played] = (sound(*arguments, env=env, **options), path.read_bytes())
+        tests, shown = kept[played]
+        facts, arrays = case.read(shown)
+        change(facts, arrays)
+        case.write(path, facts, arrays)
         return tests
 
-    monkeypatch.setattr(play, "run_bench", run_bench)
+    monkeypatch.setattr(accelerator, "run_bench", run_bench)
 
 
-#: Of the report of a bench: what has another value, and what is said of it.
-CHANGES: list[tuple[tuple[Any, ...], Any, str]] = [
-    (("case",), "0" * 64, "answers another case"),
-    (("inferences", 0, "result", 0, 0), 1 << 30, "the logits: RTL gave"),
-    (("inferences", 0, "compared", "layer.0.p"), 0, "nothing was compared"),
-    (("inferences", 0, "mismatches", "layer.0.p"), 1, "1 values differ"),
-    (("inferences",), [], "no report of one inference"),
+def flip(arrays: dict[str, np.ndarray], name: str) -> None:
+    arrays[name] = arrays[name].copy()
+    arrays[name].flat[0] ^= 1
+
+
+def earlier(facts: dict[str, Any]) -> None:
+    """Two cycles change their places."""
+    counters = facts["inferences"][0]["counters"]
+    counters[1:3] = counters[1] - 1, counters[2] + 1
+
+
+#: What is changed, and what is said of it.
+CHANGES: list[tuple[Any, str]] = [
+    (lambda facts, _: facts.update(case="0" * 64), "answers another case"),
+    (lambda _, arrays: flip(arrays, "0.result"), "logits are "),
+    (lambda _, arrays: flip(arrays, "0.p.word"), "1 of "),
+    (lambda _, arrays: flip(arrays, "0.norm.address"), "norm: address"),
+    (lambda facts, _: earlier(facts), "not as predicted: active "),
+    (lambda facts, _: facts["inferences"].clear(), "holds 0 inferences of 1"),
+    (lambda facts, _: facts.pop("inferences"), "left nothing of its inferences"),
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("place", "value", "message"), CHANGES)
-def test_a_report_that_proves_nothing_is_no_success(
-    place: tuple[Any, ...],
-    value: Any,
+@pytest.mark.parametrize(("change", "message"), CHANGES)
+def test_what_proves_nothing_is_no_success(
+    change: Any,
     message: str,
-    played: Played,
+    kept: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    differing(monkeypatch, played, place, value)
+    differing(monkeypatch, kept, change)
     report = tmp_path / "report.json"
     arguments = [*FEW, "--review", "Dull.", "--json", str(report)]
     assert run.main(arguments) == Exit.DIFFERENT
@@ -172,26 +181,24 @@ def test_a_report_that_proves_nothing_is_no_success(
     # What was played can be looked at.
     (folder,) = (tmp_path / "runs").iterdir()
     assert str(folder) in captured.err
-    assert (folder / "text.npz").exists()
+    assert (folder / "case.npz").exists()
 
 
 def test_one_wrong_bit_is_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One bit of one expected word: the run fails and names where."""
-    sound = play.accelerator_inference
+    sound = verdict.expected_writes
 
-    def flipped(*arguments: Any, **options: Any) -> Inference:
-        inference = sound(*arguments, **options)
-        assert inference.writes is not None
-        writes = list(inference.writes)
-        place = next(i for i, w in enumerate(writes) if w.tensor == "layer.1.v")
-        values = writes[place].values.copy()
-        values[5, 3] ^= 1
-        writes[place] = dataclasses.replace(writes[place], values=values)
-        return dataclasses.replace(inference, writes=tuple(writes))
+    def flipped(*arguments: Any) -> Iterator[Writes]:
+        for writes in sound(*arguments):
+            if writes.tensor == "layer.1.v":
+                values = writes.values.copy()
+                values[5, 3] ^= 1
+                writes = dataclasses.replace(writes, values=values)
+            yield writes
 
-    monkeypatch.setattr(play, "accelerator_inference", flipped)
+    monkeypatch.setattr(verdict, "expected_writes", flipped)
     assert run.main(["--lanes", "4", "--tokens", "9", "--review", "Terrible!"]) == 1
     message = capsys.readouterr().err
     assert "layer.1.v" in message
