@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from cli.errors import UserError
 from cli.machine import elsewhere
@@ -41,7 +42,17 @@ def unwritable(path: Path, metavar: str) -> str:
         return f"{path} cannot be made: {above} is no folder"
     if not os.access(above, os.W_OK):
         return f"{path} cannot be written: no permission for {above}{elsewhere(path)}"
+    if above.is_dir() and not _takes_files(above):
+        return f"{path} cannot be written: {above} takes no files: name another folder"
     return ""
+
+
+def _takes_files(folder: Path) -> bool:
+    try:
+        TemporaryFile(dir=folder).close()
+    except OSError:
+        return False
+    return True
 
 
 def check_written(path: Path, metavar: str) -> None:

@@ -23,7 +23,7 @@ from cli.progress import progress
 import numpy as np
 
 from quant import which
-from quant.foreign.tokenizer import Tokens
+from quant.foreign.tokenizer import Tokens, encode
 from quant.images import data as images
 from quant.measure.metrics import shown
 from quant.measure.tasks import Array, Values, task_of
@@ -142,6 +142,8 @@ def classify_command(options: argparse.Namespace) -> None:
     if options.batch is not None:
         return classify_file(options)
     text = read_standard_input() if options.text == "-" else options.text
+    # Refused before a calibration.
+    encode(*which.of_options(options, TASKS), text, options.pair, options.tokens)
     _, model = QuantizedModel.of_options(options, TASKS)
     result = classify(model, model.tokens(text, options.pair, options.tokens))
     said = task_of(model.spec).said(result["golden"])

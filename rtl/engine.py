@@ -49,8 +49,8 @@ class Banks(NamedTuple):
 class Engine(Unit):
     """Runs a command stream: loader, sequencer, issuer, array, epilogue, softmax and their buffers.
 
-    Embedding rows, X16 and LayerNorm lie outside, so that the attention datapath alone is the same
-    engine. It begins in reset and runs one inference; reset it to run the next.
+    Embedding rows, X16 and LayerNorm lie outside. It begins in reset and runs one inference; reset
+    it to run the next.
 
     ::
 

@@ -15,8 +15,9 @@ from cli.options import Parser, add_json, add_tokens, positive
 from cli.words import counted
 
 from golden.model import Model
+from quant import which
 from quant.calibrate import DEFAULT_DATA
-from quant.foreign.tokenizer import Tokens
+from quant.foreign.tokenizer import Tokens, encode
 from quant.images import data as images
 from quant.model.spec import EncoderSpec
 from quant.quantized_model import QuantizedModel
@@ -85,10 +86,12 @@ def _parser() -> Parser:
 
 
 def _command(options: argparse.Namespace) -> None:
+    spec, reader = which.of_options(options)
+    texts = [Review(text, None) for text in options.text or ()] or samples(spec, options.samples)
+    for text in texts:  # refused before a calibration
+        encode(spec, reader, text.content, text.pair, options.tokens)
     directory = quantized_of(options)
     quantized = QuantizedModel.load(directory, None, floats=False)
-    texts = [Review(text, None) for text in options.text or ()]
-    texts = texts or samples(quantized.spec, options.samples)
     model, sequences = sequences_of(texts, quantized, options.tokens)
     units = list(UNITS) if options.unit == "all" else [options.unit]
     info = {"directory": str(directory), "checkpoint": quantized.info.get("checkpoint")}

@@ -2,16 +2,22 @@
 
 import numpy as np
 
-from tb.cocotb_ports import CocotbPorts, unit_test
-from tb.position_bias import Block, check_scores, every_place, parts, random_table
+from tb.cocotb_ports import WITHOUT_VECTORS, CocotbPorts, unit_test, vectors
+from tb.position_bias import Block, check_scores, every_place, from_vector, parts, random_table
+
+
+def sizes(ports: CocotbPorts) -> tuple[int, int]:
+    """Lanes and tokens that the unit was made for, the latter in whole row tiles."""
+    lanes = ports.config["lanes"]
+    return lanes, -(-ports.config["tokens"] // lanes) * lanes
 
 
 def work(
     ports: CocotbPorts, seed: int, **kinds: bool
 ) -> tuple[CocotbPorts, np.ndarray, list[Block]]:
     """The ports, a table for what the unit was made for, and every place in it."""
-    lanes, heads = ports.config["lanes"], max(ports.config["bias_heads"], 1)
-    table = random_table(heads, -(-ports.config["tokens"] // lanes) * lanes, seed, **kinds)
+    lanes, tokens = sizes(ports)
+    table = random_table(max(ports.config["bias_heads"], 1), tokens, seed, **kinds)
     return ports, table, every_place(table, lanes, seed, **kinds)
 
 
@@ -44,3 +50,9 @@ async def reset_in_the_middle(ports: CocotbPorts, cycles: int) -> None:
     _, table, blocks = work(ports, 7)
     await ports.interrupt(check_scores(ports, table, blocks), cycles)
     await check_scores(ports, work(ports, 8)[1], blocks[:20], seed=8)
+
+
+@unit_test(skip=WITHOUT_VECTORS)
+async def real_reviews(ports: CocotbPorts) -> None:
+    for vector in vectors("position_bias"):
+        await check_scores(ports, *from_vector(vector, *sizes(ports)))

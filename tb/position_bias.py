@@ -204,16 +204,18 @@ async def check_scores(
     comparison.check()
 
 
-def from_vector(vector: Vector, lanes: int, most: int) -> tuple[np.ndarray, list[Block]]:
-    """The whole blocks of scores of a real model, and its table cut to them; at most so many."""
-    scores, table = vector.inputs["scores"].values, vector.inputs["table"].values
-    rows = scores.shape[-1] // lanes
-    centre, tokens = table.shape[1] // 2, rows * lanes
-    cut = table[:, centre - tokens + 1 : centre + tokens].astype(np.int16)
-    places = list(np.ndindex(len(table), rows, rows))
-    count = min(most, len(places))
-    blocks = []
-    for head, row, key in (places[place * len(places) // count] for place in range(count)):
-        tile = scores[head, row * lanes :, key * lanes :][:lanes, :lanes]
-        blocks.append(Block(head, row, key, tile.astype(np.int16)))
-    return cut, blocks
+def from_vector(vector: Vector, lanes: int, tokens: int) -> tuple[np.ndarray, list[Block]]:
+    """The table of a real model, [heads, 2 * tokens - 1], and every block of its scores.
+
+    A distance that no two tokens have and a query that fills a row tile are zeros.
+    """
+    scores, given = (vector.inputs[name].values.astype(np.int16) for name in ("scores", "table"))
+    (heads, length, _), centre = scores.shape, given.shape[1] // 2
+    far = min(centre, tokens - 1)
+    table = np.pad(given[:, centre - far : centre + far + 1], ((0, 0), (2 * [tokens - 1 - far])))
+    tiles = np.pad(scores, ((0, 0), (0, -length % lanes), (0, 0))).reshape(heads, -1, lanes, length)
+    rows = tiles.shape[1]
+    return table, [
+        Block(head, row, key, tiles[head, row, :, key * lanes : (key + 1) * lanes])
+        for head, row, key in np.ndindex(heads, rows, rows)
+    ]

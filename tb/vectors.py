@@ -29,6 +29,10 @@ INDEX = "index.json"
 LIMIT = 4096
 
 
+class NoVectors(UserError):
+    """The model uses none of the units; the message says so."""
+
+
 def write(
     out: Path, model: Model, sequences: list[Sequence], units: list[str], limit: int, info: Any
 ) -> dict[str, Counter[str]]:
@@ -37,7 +41,7 @@ def write(
     Returns how many vectors, and values of `input` and `output`, each unit has.
 
     Raises UserError: `out` exists and holds something else than vectors, or a sequence does not
-    suit the model.
+    suit the model. NoVectors: no unit has any.
     """
     if out.exists() and not (out / INDEX).is_file() and (out.is_file() or any(out.iterdir())):
         raise UserError(
@@ -60,6 +64,10 @@ def write(
                     counts[unit]["vectors"] += 1
                     files[unit].append(f"{unit}/{number}.{vector.name}.npz")
                     np.savez_compressed(new / files[unit][-1], allow_pickle=False, **arrays)
+        if not any(files.values()):
+            raise NoVectors(
+                f"the model has no {', '.join(units)}: choose another --unit, or a model with it"
+            )
         index = {"model": info, "sequences": [asdict(x) for x in sequences], "units": files}
         write_json(new / INDEX, index)
     return counts

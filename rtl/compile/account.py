@@ -87,7 +87,8 @@ class State:
             return f"opcode {one.opcode} is unknown, allowed are {min(Opcode)}..{max(Opcode)}"
         opcode, flags, known = Opcode(one.opcode), one.flags, known_bits(self.config)
         if opcode not in known:
-            return f"{opcode.name} is known to hardware with {OPCODE_NEEDS[opcode]} alone"
+            option = f"--{OPCODE_NEEDS[opcode].replace('_', '-')}"
+            return f"the hardware does not know {opcode.name}: generate it with {option}"
         if one.byte & ~known[opcode]:
             return f"flags {one.byte:#04x}: {opcode.name} has only {known[opcode]:#04x}"
         if (opcode == Opcode.HEADER) == self.begun:

@@ -20,7 +20,7 @@ def check_lengths(program: Program, lengths: Sequence[int]) -> None:
         The batch is empty, a sequence is too long, or all together take too many row tiles.
     """
     if not lengths:
-        raise UserError("the batch is empty: an inference needs a sequence")
+        raise UserError("the batch is empty: give it a sequence")
     for tokens in lengths:
         if not 1 <= tokens <= program.tokens:
             raise UserError(f"tokens is {tokens}: the compiled model takes 1..{program.tokens}")

@@ -128,28 +128,29 @@ def longest_sequence(model: Model, config: Config) -> int:
         if value > maximum:
             raise FitError(
                 f"{what} is {value}, the configuration's {limit} takes {maximum}: "
-                f"generate one with {limit}={value} or more"
+                f"generate one with --{limit} {value} or more"
             )
     for one in MECHANISMS:
         needed, has = one.needed(model), getattr(config, one.name)
         if needed > has:
-            amount, value = (f"{needed} ", f"={needed} or more") if one.most else ("", "")
+            amount, value = (f"{needed} ", f" {needed} or more") if one.most else ("", "")
+            option = f"--{one.name.replace('_', '-')}{value}"
             raise FitError(
                 f"the model needs {amount}{one.what}, the configuration has "
-                f"{has or 'none'}: generate one with {one.name}{value}"
+                f"{has or 'none'}: generate one with {option}"
             )
     between = _between(model)
     if between > config.bank_words:
         raise FitError(
             f"widest hidden layer of the head is {between}, a bank has {config.bank_words} words: "
-            "generate with more tokens"
+            "generate one with a larger --tokens"
         )
     row_tiles = _row_tiles(model, config)
     if row_tiles == 0:
         raise FitError(
             f"one row tile of V takes {_value_words(model, config)} words and of the "
             f"feed-forward layer {shape.ffn}, the banks have {BANKS} x {config.bank_words}: "
-            "generate with more tokens"
+            "generate one with a larger --tokens"
         )
     tokens = min(shape.tokens, config.tokens, row_tiles * n)
     for number, layer in enumerate(model.layers):
@@ -159,7 +160,7 @@ def longest_sequence(model: Model, config: Config) -> int:
                 raise FitError(
                     f"layer.{number}.window.{name} is {side}: the stream has 0 to "
                     f"{WINDOW_SIDE_MAX} or no limit, which {side} is to {side + 1} tokens: "
-                    f"generate one with tokens={side + 1} or fewer"
+                    f"generate one with --tokens {side + 1} or fewer"
                 )
     return tokens
 

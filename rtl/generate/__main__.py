@@ -92,7 +92,8 @@ def _run(options: argparse.Namespace) -> None:
     if options.unit == STREAMED:
         paths = _package(options, config, bus)
     elif options.clock_mhz is not None:
-        raise UserError(f"--clock-mhz is for the accelerator: {options.unit} has no constraints")
+        what = f"{options.unit} has no constraints, so leave it out"
+        raise UserError(f"--clock-mhz is for the accelerator: {what}")
     else:
         paths = [
             *generate(

@@ -133,7 +133,7 @@ def refuse_dma(name: str) -> None:
         It is another one than STREAMED.
     """
     if name != STREAMED:
-        raise UserError(f"--dma is for the {STREAMED}: {name} reads no memory")
+        raise UserError(f"--dma is for the {STREAMED}: {name} reads no memory, so leave it out")
 
 
 def generated(

@@ -252,7 +252,8 @@ def _array(header: Descriptor) -> tuple[int, int]:
         raise UserError(f"{what}: compile the model again")
     if values["lanes"] not in LANES:
         choice = ", ".join(map(str, LANES))
-        raise UserError(f"the stream is for {values['lanes']} lanes, not one of {choice}")
+        what = f"the stream is for {values['lanes']} lanes, not one of {choice}"
+        raise UserError(f"{what}: compile the model again")
     if 1 << ways not in WAYS:
         flags = ", ".join(f"with {f.name} {1 << BITS[f]}" for f in FLAGS[Opcode.HEADER])
         raise UserError(

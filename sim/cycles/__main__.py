@@ -106,6 +106,9 @@ def _shape(text: str) -> str:
 
 def _parser(kind: str = "") -> Parser:
     """Of `sim.cycles`, `sim.cycles texts` or `sim.cycles dma`."""
+    if kind not in KINDS:
+        modes = " or ".join(filter(None, KINDS))
+        raise UserError(f"{kind!r} is no mode: before the options may stand {modes}")
     result, many = Parser(f"sim.cycles {kind}".strip(), *KINDS[kind]), listed(positive)
     result.set_defaults(shape=None, stream_bytes=None, play=False, dma=kind == "dma")
     add_model_options(result)
@@ -244,7 +247,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
-    kind = given.pop(0) if given and given[0] in KINDS else ""
+    kind = given.pop(0) if given and not given[0].startswith("-") else ""
     run = _texts if kind == "texts" else _run
     return run_command(lambda: run(_parser(kind).parse_args(given)))
 

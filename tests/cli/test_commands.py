@@ -109,6 +109,11 @@ def test_every_path_that_cannot_be_used(name, tmp_path, monkeypatch, capsys):
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_folder_that_takes_no_files_is_one_line(capsys):
+    error = refusal(main_of("rtl.registers"), ["-o", "/proc/x"], capsys)
+    assert "/proc/x cannot be written: /proc takes no files: name another folder" in error
+
+
 def test_a_full_disk_is_one_line(capsys):
     assert exit_code(main_of("sim.cycles"), ["--json", "/dev/full"]) == 2
     error = capsys.readouterr().err.splitlines()[-1]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.errors import UserError
+from cli.machine import ROOT
 
 import pytest
 
@@ -160,6 +161,7 @@ def test_a_bad_file_leaves_what_was_there(content, message, options, tmp_path, c
         ("good -o x.jsonl", "--out belongs to --batch"),
         ("--batch x.csv -o ./x.csv", "--out x.csv is the file that is read"),
         ("\u200b --quantized Q", "holds nothing that the vocabulary knows"),
+        ("\u200b --model M", "holds nothing that the vocabulary knows"),
         ("good --quantized Q --tokens 2", "leaves no room for the text"),
         ("good --quantized damaged", "quantized.npz: its SHA-256 is not the one in"),
         ("good --quantized names", "quantized.json cannot be used (2 labels are 'positive'"),
@@ -167,7 +169,9 @@ def test_a_bad_file_leaves_what_was_there(content, message, options, tmp_path, c
     ],
 )
 def test_refusals(arguments, words, quantized_directory, tmp_path, capsys, monkeypatch):
+    """Without a calibration, which would be told."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("quant.which.BUILD", tmp_path)
     Path("x.csv").write_text("text\ngood\n")
     damaged = copy(quantized_directory, Path("damaged")) / store.ARRAYS
     data = bytearray(damaged.read_bytes())
@@ -175,5 +179,6 @@ def test_refusals(arguments, words, quantized_directory, tmp_path, capsys, monke
     damaged.write_bytes(data)
     copy(quantized_directory, Path("names"), labels=["positive", "positive "])
     copy(quantized_directory, Path("bare"), without="tensors")
-    given = [str(quantized_directory) if word == "Q" else word for word in arguments.split(" ")]
+    named = {"Q": str(quantized_directory), "M": str(ROOT / DEFAULT_MODEL)}
+    given = [named.get(word, word) for word in arguments.split(" ")]
     assert words in refusal(main, list(filter(None, given)), capsys)

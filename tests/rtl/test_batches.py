@@ -67,7 +67,7 @@ def test_a_batch_of_few_tokens(seed: int) -> None:
 @pytest.mark.parametrize(
     ("lengths", "message"),
     [
-        ([], "the batch is empty: an inference needs a sequence"),
+        ([], "the batch is empty: give it a sequence"),
         ([3, 0], r"tokens is 0: the compiled model takes 1\.\.24"),
         ([25], r"tokens is 25: the compiled model takes 1\.\.24"),
         ([12, 12, 1], r"3 sequences take 7 row tiles: the compiled model takes 1\.\.6 together"),

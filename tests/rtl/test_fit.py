@@ -51,13 +51,13 @@ def test_several_models_get_one_accelerator() -> None:
     ("name", "kind", "needed", "small"),
     [
         ("precise", "precise", True, "needs 16-bit operands, the configuration has none: generate "
-         "one with precise"),
+         "one with --precise"),
         ("bias_heads", "biased", 3, "needs 3 heads of a position bias, the configuration has 2: "
-         "generate one with bias_heads=3 or more"),
+         "generate one with --bias-heads 3 or more"),
         ("gated", "gated", True, "needs gated feed-forward networks, the configuration has none: "
-         "generate one with gated"),
+         "generate one with --gated"),
         ("rotary_pairs", "rotary", 8, "needs 8 pairs of rotary positions, the configuration has 7: "
-         "generate one with rotary_pairs=8 or more"),
+         "generate one with --rotary-pairs 8 or more"),
     ],
 )  # fmt: skip
 def test_a_mechanism_is_what_the_models_need(name: str, kind: str, needed: int, small: str) -> None:
@@ -95,7 +95,7 @@ def test_the_longest_windows(side: int | None, tokens: int) -> None:
             longest_sequence(model, config)
         assert str(error.value) == (
             f"layer.0.window.after is {side}: the stream has 0 to 4094 or no limit, which {side} "
-            f"is to {side + 1} tokens: generate one with tokens={side + 1} or fewer"
+            f"is to {side + 1} tokens: generate one with --tokens {side + 1} or fewer"
         )
         config = replace(config, tokens=side + 1)
     program = compile_model(model, config)

@@ -37,18 +37,18 @@ def changed(**limits: int) -> Config:
     ("shape", "limits", "message"),
     [
         ({}, {"hidden": 19}, "hidden size is 20, the configuration's hidden takes 19: "
-         "generate one with hidden=20 or more"),
+         "generate one with --hidden 20 or more"),
         ({}, {"ffn": 49}, "feed-forward size is 50, the configuration's ffn takes 49: "
-         "generate one with ffn=50 or more"),
+         "generate one with --ffn 50 or more"),
         ({}, {"labels": 4}, "number of labels is 5, the configuration's labels takes 4: "
-         "generate one with labels=5 or more"),
+         "generate one with --labels 5 or more"),
         ({"heads": 6, "head_size": 9}, {}, "attention width (heads * head size) is 54, "
-         "the configuration's hidden takes 50: generate one with hidden=54 or more"),
+         "the configuration's hidden takes 50: generate one with --hidden 54 or more"),
         ({"heads": 1, "head_size": 25}, {}, "head size is 25, the configuration's hidden takes 24: "
-         "generate one with hidden=25 or more"),
+         "generate one with --hidden 25 or more"),
         ({"heads": 12, "head_size": 1}, {"tokens": 4, "ffn": 50},
          "one row tile of V takes 48 words and of the feed-forward layer 50, the banks have "
-         "4 x 32: generate with more tokens"),
+         "4 x 32: generate one with a larger --tokens"),
     ],
 )  # fmt: skip
 def test_does_not_fit(shape: dict[str, Any], limits: dict[str, int], message: str) -> None:
@@ -60,18 +60,12 @@ def test_does_not_fit(shape: dict[str, Any], limits: dict[str, int], message: st
 @pytest.mark.parametrize(
     ("width", "tokens", "message"),
     [
-        (
-            60,
-            32,
-            "widest head layer is 60, the configuration's ffn takes 50: generate one with ffn=60",
-        ),
-        (
-            50,
-            4,
-            "widest hidden layer of the head is 50, a bank has 32 words: generate with more tokens",
-        ),
+        (60, 32, "widest head layer is 60, the configuration's ffn takes 50: generate one with "
+         "--ffn 60"),
+        (50, 4, "widest hidden layer of the head is 50, a bank has 32 words: generate one with a "
+         "larger --tokens"),
     ],
-)
+)  # fmt: skip
 def test_a_wide_head_does_not_fit(width: int, tokens: int, message: str) -> None:
     model = family("bert-tiny", SHAPE)
     hidden = model.head[0]

@@ -93,6 +93,10 @@ def followed(
     results = played(subject.program.config, given)
     for place, result in enumerate(results):
         assert failure(result) == ""
+        packets = [stream.first() for stream in (given[place].model, given[place].tokens)]
+        words = result.model_taken, result.tokens_taken
+        drained = [of is None or len(of.last) == taken for of, taken in zip(packets, words)]
+        assert all(drained) or given[place].events, f"{words} words were taken of number {place}"
         assert place % 2 == 0 or subject.right(result), f"the inference after number {place - 1}"
     return results[::2]
 

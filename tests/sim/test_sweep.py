@@ -237,7 +237,7 @@ def test_bert_base(tmp_path: Path) -> None:
         ("dma --burst 3", "burst is 3"),
         ("texts --shape 2,16,32", "unrecognized arguments: --shape 2,16,32"),
         ("texts --texts 0", "0 is out of range"),
-        ("text --lanes 4", "unrecognized arguments: text"),
+        ("text --lanes 4", "'text' is no mode: before the options may stand texts or dma"),
         ("--tokens 513", "--tokens is 513: the model takes 1..512"),
     ],
 )

@@ -120,6 +120,7 @@ def test_one_unit_and_a_text(model_folder: Path, tmp_path: Path) -> None:
         (("--text", "  "), "the text is empty"),
         (("--tokens", 2), "the limit of 2 tokens leaves no room for the text"),
         (("--samples", 5001), "--samples 5001: it must lie in 1..5000"),
+        (("--unit", "position_bias"), "the model has no position_bias: choose another --unit, or"),
     ],
 )
 def test_bad_arguments(
