@@ -22,6 +22,9 @@ from tb import case
 from tb.compare import Recorded
 from tb.trace import CAUSES, CHANGING, TRACE_PORTS, elements
 
+TOLD = (
+    *("end", "status", "took", "model_taken", "tokens_taken", "rows_pending", "stall", "progress"),
+)
 NAMES = [name for _, _, names in TRACE_PORTS for name in names]
 
 
@@ -117,26 +120,10 @@ def _played(
     words, counters = arrays["result"], told["counters"]
     activity = None
     if told["end"] == "done" and counters and len(words):
-        activity = _activity(digest, counters[0], told["last_logit"], arrays)
+        activity = _activity(digest, counters[0], told["latest"], arrays)
     result = Result(
         inference=one,
-        end=told["end"],
-        model_rest=0,
-        tokens_rest=0,
-        left=0,
-        status=told["status"],
-        sequence=0,
-        took=told["took"],
-        model_from=0,
-        model_taken=told["model_taken"],
-        tokens_from=0,
-        tokens_taken=told["tokens_taken"],
-        rows_pending=told["rows_pending"],
-        beyond=-1,
-        stall=told["stall"],
-        progress=told["progress"],
-        first_token=-1,
-        last_logit=told["last_logit"],
+        **{name: told[name] for name in TOLD},
         simulated=told["took"],
         logits=(words & 0xFFFFFFFF).astype(np.uint32).view(np.int32),
         lasts=tuple(np.flatnonzero(words >> 32).tolist()),
@@ -146,7 +133,6 @@ def _played(
             name: _recorded(config, name, bits, signed, arrays)
             for name, (bits, signed) in elements(config.tokens).items()
         },
-        wrong=(),
     )
     return Played(result, activity, told["interrupted"])
 
@@ -161,11 +147,9 @@ def _recorded(
     return Recorded(bits, signed, lanes, cycles, addresses, words)
 
 
-def _activity(
-    digest: str, cycles: int, last_logit: int, arrays: Mapping[str, np.ndarray]
-) -> Record:
-    """What was done in each cycle, of which the last took the last logit."""
-    origin, changes = last_logit + 1 - cycles, {}
+def _activity(digest: str, cycles: int, latest: int, arrays: Mapping[str, np.ndarray]) -> Record:
+    """What was done in each cycle, of which the last is that of the last logit."""
+    origin, changes = latest + 1 - cycles, {}
     for name in CHANGING:
         when, value = arrays[f"changes.{name}"]
         last = np.append(when[1:] != when[:-1], True)  # of several in a cycle

@@ -35,7 +35,7 @@ RUNS = BUILDS / "runs"
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Setting:
     """The options of `sim.run`, the configuration, and a folder of this run alone."""
 
     options: argparse.Namespace
@@ -97,7 +97,7 @@ def own_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def play_accelerator(reference: Reference, around: Surroundings) -> Verified:
+def play_accelerator(reference: Reference, around: Setting) -> Verified:
     """The whole model on the text.
 
     Different where a bit or a cycle differs, or the bench gave nothing that can be judged.
@@ -124,7 +124,7 @@ def play_accelerator(reference: Reference, around: Surroundings) -> Verified:
     return Verified(program, played.result, found, seconds, golden, played.activity)
 
 
-def play_vectors(reference: Reference, around: Surroundings) -> dict[str, Any]:
+def play_vectors(reference: Reference, around: Setting) -> dict[str, Any]:
     """The figures of a unit's bench on its vectors of the text.
 
     Different where a value differs, or there is none; ValueError where no vectors of that unit can

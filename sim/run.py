@@ -134,7 +134,7 @@ def _run(options: argparse.Namespace) -> int:
     page = options.html or beside
     with play.own_folder() as folder:
         try:
-            figures, played = _figures(text, play.Surroundings(options, config, folder))
+            figures, played = _figures(text, play.Setting(options, config, folder))
         except Different as error:
             if name == WHOLE:
                 write(page, failure_page(review.text, str(error)))
@@ -193,7 +193,7 @@ def build_ahead(config: Config, simulator: str, waves: bool) -> None:
             pass
 
 
-def _figures(text: Reference, around: play.Surroundings) -> tuple[dict[str, Any], Verified | None]:
+def _figures(text: Reference, around: play.Setting) -> tuple[dict[str, Any], Verified | None]:
     """Play the text on a unit and print what came of it; of the whole model the inference, too."""
     if around.options.unit == WHOLE:
         played = play.play_accelerator(text, around)

@@ -117,7 +117,7 @@ class Session:
             "model_taken": model.count,
             "tokens_taken": tokens.count,
             "rows_pending": self.memory.sink.count - self.memory.given,
-            "last_logit": self.sink.latest,
+            "latest": self.sink.latest,
             "stall": int(machine.dut.trace_stall.value),
         }
         for source, task in zip(given, tasks):

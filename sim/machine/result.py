@@ -44,29 +44,29 @@ class Result:
 
     inference: Inference = field(repr=False)
     end: str
-    model_rest: int
-    tokens_rest: int
-    left: int
+    model_rest: int = 0
+    tokens_rest: int = 0
+    left: int = 0
     status: int
-    sequence: int
+    sequence: int = 0
     took: int
-    model_from: int
+    model_from: int = 0
     model_taken: int
-    tokens_from: int
+    tokens_from: int = 0
     tokens_taken: int
     rows_pending: int
-    beyond: int
+    beyond: int = -1
     stall: int
     progress: int
-    first_token: int
-    last_logit: int
+    first_token: int = -1
+    last_logit: int = -1
     simulated: int
     logits: np.ndarray
     lasts: tuple[int, ...]
     counters: tuple[int, ...]
     numbers: np.ndarray
     writes: dict[str, Recorded]
-    wrong: tuple[str, ...]
+    wrong: tuple[str, ...] = ()
 
     @property
     def code(self) -> int:
