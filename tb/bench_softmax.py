@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from tb import softmax
-from tb.cocotb_ports import WITHOUT_VECTORS, CocotbPorts, unit_test, vectors
+from tb.cocotb_ports import NOT_EXHAUSTIVE, WITHOUT_VECTORS, CocotbPorts, unit_test, vectors
 from tb.softmax import Tile, check_softmax, random_mask, random_tiles
 
 
@@ -59,6 +59,17 @@ async def reset_in_the_middle(ports: CocotbPorts, cycles: int) -> None:
     first, second = (random_tiles(ports.config["lanes"], 12, 3, 700, seed) for seed in (2, 4))
     await ports.interrupt(check(ports, first, mask), cycles)
     await check(ports, second, mask)
+
+
+@unit_test(skip=NOT_EXHAUSTIVE)
+async def rows_as_long_as_there_are(ports: CocotbPorts) -> None:
+    """Sums on both sides of 2^20, and of all keys."""
+    lanes, keys = ports.config["lanes"], ports.config["tokens"]
+    tiles = softmax.long_tiles(lanes, keys)
+    found = await check_softmax(ports, tiles, np.ones(keys, bool))
+    assert found[0].rows["sum"] == [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, 255 * keys]
+    masked = [*random_tiles(lanes, keys, 2, 300, 1), *tiles]
+    await check_softmax(ports, masked, random_mask(keys, seed=1), idle=0.1)
 
 
 @unit_test(skip=WITHOUT_VECTORS)

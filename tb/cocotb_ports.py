@@ -13,7 +13,6 @@ from cocotb.triggers import FallingEdge, Timer
 
 from tb.cut import Vector
 from tb.packing import pack, unpack
-from tb.ports import UnitPorts
 from tb.record import Recorder, layout
 from tb.vectors import read
 
@@ -94,14 +93,8 @@ class CocotbPorts:
             self._give(name, 0)
 
 
-async def start(dut: Any) -> Any:
-    """Start the clock, set all inputs to zero, reset, and return the ports: a `UnitPorts`.
-
-    A bench may be given ports that need no simulator in place of a handle: these are reset.
-    """
-    if isinstance(dut, UnitPorts):
-        await dut.reset()
-        return dut
+async def start(dut: Any) -> CocotbPorts:
+    """Start the clock, set all inputs to zero, reset, and return the ports."""
     ports = CocotbPorts(dut, json.loads(Path(os.environ["BERT2RTL_UNIT_SHEET"]).read_text()))
     ports.clear()
     Clock(dut.clk, CLOCK_NS, "ns", impl="gpi").start()

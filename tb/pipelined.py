@@ -7,7 +7,7 @@ import numpy as np
 
 from tb.compare import Comparison
 from tb.cut import Vector
-from tb.ports import Ports, Streaming
+from tb.ports import Ports
 
 
 async def stream(
@@ -18,8 +18,6 @@ async def stream(
     The inputs are integer arrays [cycles] or [cycles, lanes]. The latency is the one that the
     unit states, so a wrong one gives wrong results.
     """
-    if isinstance(ports, Streaming):
-        return ports.stream(inputs, outputs)
     cycles = len(next(iter(inputs.values())))
     results: dict[str, list[Any]] = {name: [] for name in outputs}
     for t in range(cycles + ports.latency):

@@ -1,4 +1,4 @@
-"""The ports of a unit as a bench sees them, the same in cocotb, a library and Amaranth.
+"""The ports of a unit as a bench sees them, the same in cocotb and in Amaranth.
 
 A bench sets inputs, lets them settle, reads what the unit shows in this cycle, and ticks:
 
@@ -8,10 +8,8 @@ A bench sets inputs, lets them settle, reads what the unit shows in this cycle, 
     await ports.tick()         # the next cycle begins
 """
 
-from collections.abc import Coroutine, Sequence
-from typing import Any, Protocol, runtime_checkable
-
-import numpy as np
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 
 class Ports(Protocol):
@@ -34,34 +32,6 @@ class Ports(Protocol):
 
     async def tick(self) -> None:
         """Go on to the next cycle."""
-
-
-@runtime_checkable
-class UnitPorts(Ports, Protocol):
-    """Ports of a whole bench, which also knows the configuration and resets.
-
-    sheet, config
-        The unit's data sheet, and the configuration in it.
-    """
-
-    sheet: dict[str, Any]
-    config: dict[str, Any]
-
-    async def reset(self) -> None:
-        """Hold the reset for a cycle."""
-
-    async def interrupt(self, exercise: Coroutine[Any, Any, Any], cycles: int) -> None:
-        """Run `exercise` for some cycles, abandon it and reset."""
-
-
-@runtime_checkable
-class Streaming(Protocol):
-    """Ports that play many cycles at once."""
-
-    def stream(
-        self, inputs: dict[str, np.ndarray], outputs: tuple[str, ...]
-    ) -> dict[str, np.ndarray]:
-        """As `tb.pipelined.stream`."""
 
 
 def give(ports: Ports, prefix: str = "", /, **values: int | Sequence[int]) -> None:

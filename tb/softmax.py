@@ -252,6 +252,16 @@ def corner_tiles(lanes: int) -> tuple[list[Tile], np.ndarray]:
     return [Tile(scores, 1 << 15, 1), Tile(scores, 0xFFFF, 31), Tile(scores, 40000, 47)], attend
 
 
+def long_tiles(lanes: int, keys: int) -> list[Tile]:
+    """Rows of the sums 2^20 - 1, 2^20, 2^20 + 1 and 255 * keys; more than 4,112 keys."""
+    scores = np.full((4, keys), -32768, np.int16)
+    scores[:, -4112:] = 0
+    for row, p in enumerate((15, 16, 17)):
+        scores[row, row] = np.rint(256 * np.log2(p / 255))
+    scores[3] = 0
+    return [Tile(np.resize(scores, (lanes, keys)), m, s) for m, s in ((40000, 26), (1 << 15, 1))]
+
+
 def all_distances(lanes: int, tokens: int) -> list[Tile]:
     """The distances 0..2599, spread over lanes and tiles: the whole table at every shift."""
     keys = min(tokens, 64)

@@ -1,7 +1,7 @@
 """Proofs for every input of units whose results stand in a table.
 
 What reaches the table, and what is made of a word of it, is proved here; all words and all that
-goes with them are played in tests/sim/test_native.py. A result depends on one operand alone, so
+goes with them are played in tests/tb/test_bench_units.py. A result depends on one operand alone, so
 both together are a proof. The reciprocal has no more than 2^20 operands: they are all played.
 """
 

@@ -77,6 +77,32 @@ def test_unit(
     assert ("real_reviews" in names) == played
 
 
+#: All operands of a unit, or its longest rows, and what it is built for.
+SWEEPS = [
+    ("reciprocal", "every_value", Config(lanes=4)),
+    ("rsqrt", "every_mantissa", Config(lanes=4)),
+    ("softmax", "rows_as_long_as_there_are", Config(lanes=4, tokens=8192)),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("unit", "test", "config"), SWEEPS, ids=str)
+def test_everything_there_is(unit: str, test: str, config: Config) -> None:
+    env = {"EXHAUSTIVE": "1"}
+    (passed,) = run_bench(unit, "verilator", config, testcases=[test], env=env)
+    assert passed.name == test
+
+
+@pytest.mark.slow
+def test_a_fault_of_the_last_place_is_seen() -> None:
+    """The last bit of Newton's residual is lost."""
+    lost, config = ("- product) >> 6, ", "- product) >> 7 << 1, "), Config(lanes=4)
+    unit = mutated("reciprocal", lost, unit="reciprocal", config=config)
+    design, env = described(unit, "reciprocal", config), {"EXHAUSTIVE": "1"}
+    with pytest.raises(BenchError, match=r"r\[index"):
+        run_bench(design, "verilator", testcases=["every_value"], env=env, variant="one-ulp")
+
+
 #: One fault a bench: the file, what stands there once, and what stands there instead.
 FAULTS = {
     "requantize": ("requantize", "(halves + 1) >> 1", "halves >> 1"),

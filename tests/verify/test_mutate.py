@@ -2,8 +2,11 @@
 
 import dataclasses
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
+
+from cli.errors import Different
 
 import pytest
 from amaranth.hdl import Cat, Module, Signal
@@ -13,7 +16,9 @@ from amaranth.lib.wiring import In, Out
 from rtl.generate.verilog import netlist
 from rtl.interface.config import Config
 from rtl.interface.options import mechanisms_of
-from sim.design import Port, described
+from sim.design import described
+from sim.simulators import SimulatorError
+from tb.record import Record
 from tests.ending import refusal
 from tests.tiers import quick
 from verify.mutate import __main__ as command
@@ -21,12 +26,13 @@ from verify.mutate import bench
 from verify.mutate.netlist import (
     PARTS,
     ROOT,
-    SELECTOR,
-    SELECTOR_BITS,
+    SILENT,
+    SURVIVED,
     drawn,
     sourced,
     with_selector,
 )
+from verify.mutate.player import RECORD, played, player
 
 CONFIG = Config(lanes=4)
 
@@ -60,15 +66,14 @@ def test_the_bench_of_layernorm_sees_every_bit_of_large_sums_of_squares() -> Non
     ]
     job = bench.prepared("layernorm", CONFIG, whole, mutants)
     outcomes = bench.play(job, len(mutants), 1)
-    missed = (bench.SURVIVED, bench.SILENT)
-    assert [m.command for m, by in zip(mutants, outcomes) if by in missed] == []
+    assert [m.command for m, by in zip(mutants, outcomes) if by != RECORD] == []
 
 
 @pytest.mark.slow
 def test_a_bench_that_looks_away_is_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(bench, "exercises", lambda unit: {"quiet": lambda ports: ports.tick()})
+    monkeypatch.setattr(bench, "recorded", lambda *given: Record("0\n" * 100, ["quiet"]))
     assert command.main(["activation", "--count", "40", "--seed", "1", "--jobs", "1"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("survived: ") > 30
@@ -102,21 +107,52 @@ class Flags(wiring.Component):
 
 
 def test_what_changes_no_output_is_silent() -> None:
-    """A register that is 1 as its mutant is; all else at the outputs of registers shows."""
+    """A register that is 1 as its mutant is; all else at the outputs of registers shows.
+
+    The record is a reset, and both registers read in the cycle behind it.
+    """
     whole, found = drawn(netlist(Flags(), "flags", sources=True), "flags", 60, 1)
     mutants = [mutant for mutant in found if mutant.port == "Q"]
-    sound = described(Flags(), "flags", CONFIG)
-    selector = {SELECTOR: Port(is_input=True, width=SELECTOR_BITS)}
-    verilog = with_selector(whole, mutants)
-    design = dataclasses.replace(sound, verilog=verilog, ports=sound.ports | selector)
-    job = bench.Job("flags", design, ())
-    silent = {
-        (mutant.mode, mutant.wire)
-        for number, mutant in enumerate(mutants, 1)
-        if not bench.differs(job, job.program(), number)
+    design = described(Flags(), "flags", CONFIG), with_selector(whole, mutants)
+    unread, read = (
+        {
+            (mutant.mode, mutant.wire): job.outcome(number)
+            for number, mutant in enumerate(mutants, 1)
+        }
+        for job in (player(*design, "1\nc\n"), player(*design, "1\n1c\n"))
+    )
+    assert {mode for mode, _ in read} >= {"inv", "const0", "const1"}
+    assert unread == {of: SILENT if of == ("const1", "o[0]") else SURVIVED for of in unread}
+    assert {of for of, by in read.items() if by == RECORD} >= {
+        (mode, f"o[{bit}]") for mode in ("inv", "const0") for bit in (0, 1)
     }
-    assert {mutant.mode for mutant in mutants} >= {"inv", "const0", "const1"}
-    assert silent == {("const1", "o[0]")}
+    assert read["const1", "o[0]"] == SILENT
+    assert read["const1", "o[1]"] == SURVIVED
+    with pytest.raises(Different, match="fails without a mutant: o is not as recorded in cycle 1"):
+        player(*design, "1\n14\n")
+
+
+@pytest.mark.parametrize(
+    ("does", "mutant", "message"),
+    [
+        ("kill -9 $$", 1, "mutant 1 ended with -9"),
+        ("echo no library >&2; exit 127", 1, "mutant 1 ended with 127: no library"),
+        ("true", 1, "mutant 1 ended with 0"),
+        ("echo differs 3; exit 1", 1, "mutant 1 ended with 1: differs 3"),
+        ("echo it did not converge; exit 1", 0, "mutant 0 ended with 1: it did not converge"),
+        ("echo it did not converge; exit 1", 1, ""),
+        ("echo differs 0", 1, ""),
+    ],
+)
+def test_a_player_that_dies_kills_no_mutant(
+    does: str, mutant: int, message: str, tmp_path: Path
+) -> None:
+    """But one whose logic does not settle is killed."""
+    program = tmp_path / "player"
+    program.write_text(f"#!/bin/sh\n{does}\n")
+    program.chmod(0o755)
+    with pytest.raises(SimulatorError, match=message) if message else nullcontext():
+        assert played(program, "", mutant) == (0, [])
 
 
 def test_units_are_built_with_the_options_of_the_hardware() -> None:

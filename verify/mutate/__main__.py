@@ -17,25 +17,16 @@ from cli.progress import progress, stage
 
 from rtl.interface.config import LANES, Config, array
 from rtl.interface.options import add_mechanisms, mechanisms_of
-from verify.mutate.bench import (
-    ACCELERATOR,
-    ATTENTION,
-    ENGINE,
-    SILENT,
-    SURVIVED,
-    configuration,
-    play,
-    prepared,
-)
-from verify.mutate.netlist import MOST, drawn, sourced
+from verify.mutate.bench import ACCELERATOR, ATTENTION, ENGINE, configuration, play, prepared
+from verify.mutate.netlist import MOST, SILENT, SURVIVED, drawn, sourced
 
 DESCRIPTION = """\
 Change one bit of a unit's netlist at a time, and play the unit's bench on each change.
 
-A mutant that the bench fails on is killed. Of the others those that change no output on random
-inputs, which the unit gets beside the sound one, are not counted; the rest survive and are printed.
-The score is the killed of those that count. `attention` is the engine of the accelerator, whose
-bench plays its mutants.
+The cocotb bench of a unit is recorded once. A mutant is killed if an output differs in a cycle in
+which the bench has read it. Of the others those that change no output on random inputs are not
+counted; the rest survive and are printed. The score is the killed of those that count. Mutants of
+the accelerator are killed by traced inferences and cases of the fuzzer; `attention` is its engine.
 """
 EXAMPLES = """\
 examples:
@@ -69,8 +60,9 @@ def _parser() -> Parser:
 def score(unit: str, config: Config, count: int, seed: int, jobs: int = 1) -> dict[str, Any]:
     """Draw mutants of a unit and play its bench on each; what became of them, for a report.
 
-    Of it `kills` counts the killed by the first test of the bench that failed; `survivors` change
-    an output and are not killed; `silent` ones change none in simulation and are not `sampled`.
+    Of it `kills` counts the killed: those of the accelerator by the first test that failed, others
+    as of the record. `survivors` change an output and are not killed; `silent` ones change none in
+    simulation and are not `sampled`.
 
     Raises Different: The bench fails without a mutant.
     Raises ToolError: Yosys or Verilator is missing or failed.

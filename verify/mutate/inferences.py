@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
+
+from cli.errors import Different
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.command import BANK_SHIFT, bank_address
 from rtl.interface.config import BANKS, Config
 from rtl.interface.isa import RESIDUAL_SHIFT_MAX
-from sim.design import Design
+from sim.design import Design, Port
 from sim.machine.inference import Inference, Loaded, seed_of
 from sim.machine.machine import Machine, library
 from sim.simulators import SimulatorError
@@ -26,7 +28,7 @@ from sim.verdict import verdict
 from verify.fuzz import play
 from verify.fuzz.judge import judge
 from verify.fuzz.subject import PATIENCE, SHAPES, subjects
-from verify.mutate.netlist import FLAGS, VARIANT
+from verify.mutate.netlist import FLAGS, SELECTOR, SELECTOR_BITS, SILENT, SURVIVED, VARIANT
 
 SEED = 1
 CASES, SHARE, OTHERS = 600, 50, 200
@@ -63,6 +65,38 @@ def exercises() -> dict[str, Callable[[Design, int], str]]:
     }
     firsts = range(0, CASES, SHARE)
     return found | {f"fuzz/from={first}": partial(_fuzzed, first=first) for first in firsts}
+
+
+@dataclass(frozen=True)
+class Inferences:
+    """The accelerator with its mutants, on which all exercises pass without one."""
+
+    design: Design
+
+    def outcome(self, mutant: int) -> str:
+        """The first exercise that fails on it, SURVIVED or SILENT."""
+        killer = next((name for name in exercises() if self.failure(mutant, name)), "")
+        return killer or (SURVIVED if differs(self.design, mutant) else SILENT)
+
+    def failure(self, mutant: int, name: str) -> str:
+        """Why an exercise fails on a mutant; empty when it passes."""
+        try:
+            return exercises()[name](self.design, mutant)
+        except SimulatorError as error:
+            return str(error)
+
+
+def inferences(sound: Design, verilog: str) -> Inferences:
+    """Of the accelerator and its Verilog with mutants.
+
+    Raises Different: An exercise fails without a mutant.
+    """
+    selector = {SELECTOR: Port(is_input=True, width=SELECTOR_BITS)}
+    job = Inferences(replace(sound, verilog=verilog, ports=sound.ports | selector))
+    for name in exercises():
+        if why := job.failure(0, name):
+            raise Different(f"the bench of accelerator fails without a mutant: {name}: {why}")
+    return job
 
 
 def _machine(design: Design, mutant: int, odd: bool) -> Machine:

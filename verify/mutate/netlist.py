@@ -23,6 +23,8 @@ MOST = (1 << SELECTOR_BITS) - 1
 
 #: Yosys writes operands of unequal widths.
 FLAGS, VARIANT = ("-Wno-lint", "-Wno-fatal"), "-mutants"
+SURVIVED, SILENT = "survived", "silent"
+"""Outcomes of a mutant that nothing kills: it changes an output, or none."""
 #: What Verilator says of Yosys' style, whatever the design.
 OF_YOSYS = "".join(
     f"/* verilator lint_off {rule} */\n"
