@@ -222,13 +222,13 @@ class LinearWalker(Walker):
         running = self.start(m)
         taken = self.both_passes(m, self.o.valid & self.o.ready)
         self._rows, self._row = Signal(row_tile, name="rows"), unreset(row_tile, "row")
-        self._address, self._result = unreset(self.width, "address"), unreset(self.width, "result")
+        self._address, self._result = unreset(self.width), unreset(self.width, "result")
         # Result of the column tile's first row tile, and where the sequence in turn is gathered.
         self._column_start = unreset(self.width, "column_start")
         self._gathered_result = unreset(self.width, "gathered_result")
         self._columns_left = unreset(16, "columns_left")
         # In registers, since much hangs on them.
-        self._row_end, self._column_end = Signal(name="row_end"), Signal(name="column_end")
+        self._row_end, self._column_end = Signal(), Signal(name="column_end")
         again = Signal()
         tokens_left, following = self.follow(m, again, (taken & ~self._row_end) | self.passes)
         moves = taken | self.passes
