@@ -64,6 +64,9 @@ def test_the_command_plays_a_review(tmp_path: Path, capsys: pytest.CaptureFixtur
         (["matmul", "--lanes", "5"], "invalid choice: 5"),
         (["matmul", "--dma"], "--dma is for the accelerator: matmul reads no memory"),
         (["matmul", "--review", ""], "empty"),
+        (["matmul", "--no-review", "--quantized", "x"], "--quantized is of reviews: leave it or"),
+        (["matmul", "--no-review", "--tokens", "4"], "--tokens is of reviews: leave it or --no"),
+        (["accelerator", "--limit", "9"], "--limit is for other units: the accelerator plays all"),
         (["matmul", "--review", "x", "--no-review"], "not allowed with"),
     ],
 )
