@@ -82,7 +82,7 @@ def golden(table: np.ndarray, block: Block) -> np.ndarray:
 
 
 def words(table: np.ndarray, lanes: int, each: int, seed: int = 0) -> dict[int, list[int]]:
-    """What lies at each address, as the unit's data sheet says; noise where no k - q is.
+    """The word at each address, as the unit's data sheet says; noise where no k - q is.
 
     each
         2^k, the words of a head.

@@ -47,7 +47,7 @@ LANES = CONFIG.lanes
 def test_its_numbers_are_those_of_the_hardware() -> None:
     shown = [(r.name, r.address) for r in (*REGISTERS, *DMA_REGISTERS)]
     assert list(bert2rtl.REGISTERS.items()) == shown
-    assert bert2rtl.SPAN == 1 << max(bert2rtl.REGISTERS.values()).bit_length()
+    assert 1 << max(bert2rtl.REGISTERS.values()).bit_length() == bert2rtl.SPAN
     assert bert2rtl.ID == MAGIC
     assert set(bert2rtl.ENDS) == {error.value for error in Error}
     for error in set(Error) - {Error.NONE}:

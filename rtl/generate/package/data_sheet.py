@@ -45,7 +45,7 @@ def _ports(ports: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[object, ...
 
 
 KINDS = {"rom": "ROM", "storage": "FIFO"}
-"""Of a memory that is not a plain RAM, by the name of its instance."""
+"""The kind of a memory that is not a plain RAM, by the name of its instance."""
 _READ = {library.RAM: 1, library.REGISTER_FILE: 0, library.ROM: 2, library.ROM_TWO_PORTS: 2}
 """Cycles from an address to its word, the output register of a RAM aside."""
 
