@@ -51,10 +51,7 @@ NAMES = {
 
 @pytest.mark.parametrize(
     ("unit", "simulator", "config"),
-    quick(
-        [*((unit, "icarus", Config(lanes=4, **EVERY[unit])) for unit in EVERY), *MORE],
-        5,
-    ),
+    quick([*((unit, "icarus", Config(lanes=4, **EVERY[unit])) for unit in EVERY), *MORE], 5),
     ids=str,
 )
 def test_unit(
