@@ -1,4 +1,4 @@
-"""What the cocotb bench of a unit gives and reads, for benches that need no Python."""
+"""A record of the cocotb bench of a unit, for benches that need no Python."""
 
 from __future__ import annotations
 

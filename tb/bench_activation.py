@@ -5,13 +5,8 @@ from tb.cocotb_ports import WITHOUT_VECTORS, CocotbPorts, unit_test, vectors
 
 
 @unit_test()
-async def all_codes_in_all_lanes(ports: CocotbPorts) -> None:
-    await check_activation(ports, ports.config["lanes"], random_table(1))
-
-
-@unit_test()
-async def a_table_rewritten(ports: CocotbPorts) -> None:
-    for seed in (2, 3):
+async def tables_one_after_the_other(ports: CocotbPorts) -> None:
+    for seed in (1, 2, 3):
         await check_activation(ports, ports.config["lanes"], random_table(seed))
 
 

@@ -6,18 +6,12 @@ from tb.cocotb_ports import WITHOUT_VECTORS, CocotbPorts, unit_test, vectors
 from tb.position_bias import Block, check_scores, every_place, from_vector, parts, random_table
 
 
-def sizes(ports: CocotbPorts) -> tuple[int, int]:
-    """Lanes and tokens that the unit was made for, the latter in whole row tiles."""
-    lanes = ports.config["lanes"]
-    return lanes, -(-ports.config["tokens"] // lanes) * lanes
-
-
 def work(
     ports: CocotbPorts, seed: int, **kinds: bool
 ) -> tuple[CocotbPorts, np.ndarray, list[Block]]:
     """The ports, a table for what the unit was made for, and every place in it."""
-    lanes, tokens = sizes(ports)
-    table = random_table(max(ports.config["bias_heads"], 1), tokens, seed, **kinds)
+    lanes, heads = ports.config["lanes"], max(ports.config["bias_heads"], 1)
+    table = random_table(heads, -(-ports.config["tokens"] // lanes) * lanes, seed, **kinds)
     return ports, table, every_place(table, lanes, seed, **kinds)
 
 
@@ -54,5 +48,6 @@ async def reset_in_the_middle(ports: CocotbPorts, cycles: int) -> None:
 
 @unit_test(skip=WITHOUT_VECTORS)
 async def real_reviews(ports: CocotbPorts) -> None:
+    _, table, _ = work(ports, 9)
     for vector in vectors("position_bias"):
-        await check_scores(ports, *from_vector(vector, *sizes(ports)))
+        await check_scores(ports, *from_vector(vector, ports.config["lanes"], table))

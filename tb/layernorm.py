@@ -306,12 +306,8 @@ def broad(lanes: int, hidden: int) -> list[Operation]:
             (rng.integers(-1 << bits, 1 << bits, shape[2]) >> rng.integers(24, size=shape[2]))
             for bits in (15, 31)
         )
-        norm, gamma, beta = (
-            random_norm(shape[2], rng),
-            gamma.astype(np.int16),
-            beta.astype(np.int32),
-        )
-        norm = dataclasses.replace(norm, gamma=gamma, beta=beta, shift=shift)
+        gamma, beta = gamma.astype(np.int16), beta.astype(np.int32)
+        norm = dataclasses.replace(random_norm(shape[2], rng), gamma=gamma, beta=beta, shift=shift)
         found.append(at_once(np.clip(z, -32768, 32767), norm))
     return found
 

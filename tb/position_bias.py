@@ -1,6 +1,6 @@
 """Exercise of the position bias: a table written, and columns of scores that get it or do not."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,17 +27,6 @@ class Block:
     row: int
     key_row: int
     scores: np.ndarray
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column as it is sent: where its bias lies, its score and what goes along with it."""
-
-    head: int
-    word: int
-    place: int
-    score: list[int]
-    others: dict[str, int]
 
 
 def random_table(heads: int, tokens: int, seed: int, *, corners: bool = False) -> np.ndarray:
@@ -93,7 +82,7 @@ def golden(table: np.ndarray, block: Block) -> np.ndarray:
 
 
 def words(table: np.ndarray, lanes: int, each: int, seed: int = 0) -> dict[int, list[int]]:
-    """What lies at each address, as the unit's data sheet says; noise where no k - q is.
+    """The word at each address, as the unit's data sheet says; noise where no k - q is.
 
     each
         2^k, the words of a head.
@@ -113,19 +102,21 @@ def words(table: np.ndarray, lanes: int, each: int, seed: int = 0) -> dict[int, 
     return found
 
 
-def columns(blocks: Sequence[Block], rows: int, seed: int) -> list[list[Column]]:
-    """The columns of each block, with anything in what goes along with them."""
-    rng, each = np.random.default_rng([seed, 1]), power_of_two(2 * rows)
-    found: list[list[Column]] = []
-    for block in blocks:
-        lanes = len(block.scores)
-        limits = {"buffer": 2, "first": 2, "last": 2, "key": lanes * rows, "place": lanes * rows}
-        found.append([])
-        for key, score in enumerate(block.scores.T.tolist()):
-            others = {name: int(rng.integers(limit)) for name, limit in limits.items()}
-            word = (block.key_row - block.row) % each
-            found[-1].append(Column(block.head, word, key, score, others))
-    return found
+def along(tokens: int) -> dict[str, int]:
+    """Values, by name, of what goes along with a score."""
+    return {"buffer": 2, "first": 2, "last": 2, "key": tokens, "place": tokens}
+
+
+def columns(
+    block: Block, tokens: int, rng: np.random.Generator
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The place and the score of each column, by port, with anything along with them."""
+    lanes = len(block.scores)
+    word = (block.key_row - block.row) % power_of_two(2 * tokens // lanes)
+    for key, score in enumerate(block.scores.T.tolist()):
+        others = {name: int(rng.integers(most)) for name, most in along(tokens).items()}
+        place = {"head": block.head, "word": word, "column": key}
+        yield place, {"en": 1, "data": score} | others
 
 
 async def write(ports: Ports, table: np.ndarray, lanes: int, seed: int = 0) -> None:
@@ -156,44 +147,36 @@ async def check_scores(
     await write(ports, table, lanes, seed)
     ports.set("biased", int(biased))
     rng, noise = np.random.default_rng(seed), np.random.default_rng([seed, 2])
-    sent: dict[int, tuple[Column, list[int]]] = {}  # by the cycle of its place
+    sent: dict[int, tuple[dict[str, Any], dict[str, Any], list[int]]] = {}  # by its place's cycle
     cycle = 0
-    for block, listed in zip(blocks, columns(blocks, tokens // lanes, seed), strict=True):
+    for block in blocks:
         while rng.random() < idle:
             cycle += 1
         wanted = golden(table, block) if biased else block.scores
-        for place, column in enumerate(listed):
-            sent[cycle] = column, wanted[:, place].tolist()
+        for pair, column in zip(columns(block, tokens, rng), wanted.T.tolist(), strict=True):
+            sent[cycle] = *pair, column
             cycle += 1
     expected, actual, cycles = [], [], []
     heads, each = len(table), power_of_two(2 * tokens // lanes)
-    limits = {"write_address": heads * each, "write_data": lanes, "place_head": heads}
-    limits |= {"place_word": each, "place_column": lanes, "score_data": lanes}
-    limits |= {"score_buffer": 2, "score_first": 2, "score_last": 2}
-    limits |= {"score_key": tokens, "score_place": tokens}
+    limits = {"place_head": heads, "place_word": each, "place_column": lanes}
+    limits |= {"write_address": heads * each, "score_en": 1}
+    limits |= {f"score_{name}": most for name, most in along(tokens).items()}
     for now in range(cycle + AHEAD + ports.latency):
-        given: dict[str, Any] = {"score_en": 0}
-        for name, limit in limits.items():
-            scores = name.endswith("_data")
-            word = noise.integers(-(1 << 15), 1 << 15, lanes) if scores else noise.integers(limit)
-            given[name] = word.tolist()
+        give(ports, **{name: int(noise.integers(most)) for name, most in limits.items()})
+        for name in ("write_data", "score_data"):
+            ports.set(name, noise.integers(-(1 << 15), 1 << 15, lanes).tolist())
         if now in sent:
-            column, _ = sent[now]
-            place_of = {"head": column.head, "word": column.word, "column": column.place}
-            given |= {f"place_{name}": value for name, value in place_of.items()}
+            give(ports, "place_", **sent[now][0])
         if now - AHEAD in sent:
-            column, _ = sent[now - AHEAD]
-            of_score = {"en": 1, "data": column.score} | column.others
-            given |= {f"score_{name}": value for name, value in of_score.items()}
-        give(ports, **given)
+            give(ports, "score_", **sent[now - AHEAD][1])
         await ports.settle()
         due = sent.get(now - AHEAD - ports.latency)
         assert ports.get("o_en") == (due is not None), f"o.en in cycle {now}"
         if due is not None:
-            column, wanted_column = due
-            for name, value in column.others.items():
-                assert ports.get(f"o_{name}") == value, f"o.{name} in cycle {now}"
-            expected.append(wanted_column)
+            _, score, column = due
+            for name in along(tokens):
+                assert ports.get(f"o_{name}") == score[name], f"o.{name} in cycle {now}"
+            expected.append(column)
             actual.append(ports.get("o_data"))
             cycles.append([now])
         await ports.tick()
@@ -204,15 +187,17 @@ async def check_scores(
     comparison.check()
 
 
-def from_vector(vector: Vector, lanes: int, tokens: int) -> tuple[np.ndarray, list[Block]]:
-    """The table of a real model, [heads, 2 * tokens - 1], and every block of its scores.
+def from_vector(vector: Vector, lanes: int, table: np.ndarray) -> tuple[np.ndarray, list[Block]]:
+    """The table with a real model's bias in its middle, and every block of that model's scores.
 
-    A distance that no two tokens have and a query that fills a row tile are zeros.
+    Queries that fill a row tile score 0.
     """
     scores, given = (vector.inputs[name].values.astype(np.int16) for name in ("scores", "table"))
-    (heads, length, _), centre = scores.shape, given.shape[1] // 2
-    far = min(centre, tokens - 1)
-    table = np.pad(given[:, centre - far : centre + far + 1], ((0, 0), (2 * [tokens - 1 - far])))
+    (heads, length, _), middles = scores.shape, (table.shape[1] // 2, given.shape[1] // 2)
+    here, there = (slice(middle - min(middles), middle + min(middles) + 1) for middle in middles)
+    table[:, here] = given[:, there]
+    own = table[:, middles[0] - length + 1 : middles[0] + length]
+    assert np.array_equal(add_position_bias(scores, own), vector.outputs["y"].values)
     tiles = np.pad(scores, ((0, 0), (0, -length % lanes), (0, 0))).reshape(heads, -1, lanes, length)
     rows = tiles.shape[1]
     return table, [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Iterable
@@ -47,7 +46,7 @@ def describe(
     }
     facts: dict[str, object] = {
         "module": name,
-        "configuration": dataclasses.asdict(config),
+        "configuration": chosen(config),
         "ports": clocks | own,
     }
     latency = getattr(component, "latency", None)
@@ -159,7 +158,6 @@ def generated(
         module=module,
         verilog=_with_banners(text, head, module),
         facts=describe(component, module, config, trace=trace)
-        | {"configuration": chosen(config)}
         | ({"bus": bus.as_dict()} if bus else {}),
     )
 

@@ -89,7 +89,7 @@ TEXTS = 1000
 TOKENS = 128
 SETTINGS = "columns", "whole_last_layer", "stream_ahead", "row_latency"
 WORDS = ("bias", "rotary", "gated", "local")
-"""What may follow the sizes of --shape."""
+"""The words that may follow the sizes of --shape."""
 
 
 def _shape(text: str) -> str:
@@ -105,7 +105,7 @@ def _shape(text: str) -> str:
 
 
 def _parser(kind: str = "") -> Parser:
-    """Of `sim.cycles`, `sim.cycles texts` or `sim.cycles dma`."""
+    """The options of `sim.cycles`, `sim.cycles texts` or `sim.cycles dma`."""
     if kind not in KINDS:
         modes = " or ".join(filter(None, KINDS))
         raise UserError(f"{kind!r} is no mode: before the options may stand {modes}")
@@ -119,7 +119,7 @@ def _parser(kind: str = "") -> Parser:
         )
         result.add_argument("--shape", type=_shape, metavar="LAYERS,HIDDEN,FFN", help=what)
     lanes: Any = {"type": listed(lane_number), "default": [DEFAULT_LANES], "metavar": "N"}
-    what = f"some of {_listed(LANES)} (default: {DEFAULT_LANES})"
+    what = f"some of {', '.join(map(str, LANES))} (default: {DEFAULT_LANES})"
     result.add_argument("--lanes", help=what, **lanes)
     add_columns(result)
     what = f"default: {TOKENS}, or an image's"
@@ -141,10 +141,6 @@ def _parser(kind: str = "") -> Parser:
         add_bus_sizes(result)
     add_json(result)
     return result
-
-
-def _listed(values: Sequence[int]) -> str:
-    return ", ".join(map(str, values))
 
 
 def _texts(options: argparse.Namespace) -> int:
@@ -171,11 +167,12 @@ def _texts(options: argparse.Namespace) -> int:
 
 
 def _lengths(options: argparse.Namespace, fixed: int = 0) -> list[int]:
-    """Those of --tokens; of a model of images, whose inputs are all `fixed` tokens, that alone."""
+    """The lengths of --tokens; `fixed` alone for a model of images, which all have that many."""
     found: list[int] = options.tokens or [fixed or TOKENS]
     if fixed and found != [fixed]:
         what = f"an image of this model has {fixed} tokens, of which none can be cut"
-        raise UserError(f"--tokens is {_listed(found)}: {what}: leave --tokens away")
+        given = ", ".join(map(str, found))
+        raise UserError(f"--tokens is {given}: {what}: leave --tokens away")
     return found
 
 

@@ -54,6 +54,7 @@ examples:
 OUT = BUILD / "bench"
 #: Values or rows of each tensor of a review.
 LIMIT = 1024
+OF_REVIEWS = "model", "quantized", "tokens", "limit"
 SEED_MAX = (1 << 31) - 1
 
 
@@ -90,6 +91,12 @@ def _run(options: argparse.Namespace) -> None:
         raise UserError(
             f"--stalls is for the {STREAMED}: the pauses of {name} are those of its cocotb bench"
         )
+    plain = _parser()
+    given = [x for x in OF_REVIEWS if getattr(options, x) != plain.get_default(x)]
+    if options.no_review and given:
+        raise UserError(f"--{given[0]} is of reviews: leave it or --no-review out")
+    if name == STREAMED and "limit" in given:
+        raise UserError(f"--limit is for other units: the {STREAMED} plays all, so leave it out")
     out = options.out or OUT / name
     check_folder(out)
     reviews: list[tuple[Model, Tokens]] = []

@@ -109,12 +109,10 @@ def test_every_path_that_cannot_be_used(name, tmp_path, monkeypatch, capsys):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_folder_that_takes_no_files_is_one_line(capsys):
+def test_a_full_disk_is_one_line(capsys):
+    """And a folder that takes no files at all."""
     error = refusal(main_of("rtl.registers"), ["-o", "/proc/x"], capsys)
     assert "/proc/x cannot be written: /proc takes no files: name another folder" in error
-
-
-def test_a_full_disk_is_one_line(capsys):
     assert exit_code(main_of("sim.cycles"), ["--json", "/dev/full"]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error == "error: /dev/full: No space left on device"

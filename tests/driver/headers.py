@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
+from rtl.compile import image
 from rtl.interface.command import DESCRIPTOR_BYTES
 from rtl.interface.config import Config
+from rtl.interface.isa import FIELDS, HEADER_WAYS, Opcode
 from verify.fuzz.subject import subjects
 
+_FIELDS = [field.name for field in FIELDS[Opcode.HEADER] for _ in range(field.bytes)]
+HEADER_AT = {f"{name.upper()}_AT": 2 + _FIELDS.index(name) for name in _FIELDS}
+"""The first byte of each field."""
+NUMBERS = {"HEADER": Opcode.HEADER, "HEADER_FLAGS": 0xFF & ~HEADER_WAYS}
+NUMBERS |= {"IMAGE_FORMAT": image.FORMAT, "IMAGE_MODEL_AT": image.MODEL_AT}
+NUMBERS |= {"ROWS_AT": HEADER_AT["ROWS_AT"]}
+"""Constants that both drivers have."""
 ANSWERS = {0, *range(-13, -6)}
 """The codes of `account`, as the C driver numbers them; 0: sound."""
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rtl.interface.command import MAGIC, VERSION
+from golden.identity import IDENTITY_BYTES
+from rtl.compile import image
+from rtl.interface.command import DESCRIPTOR_BYTES, MAGIC, VERSION
 from rtl.interface.operation import Error
 from rtl.interface.registers import ADDRESS, DMA_REGISTERS, REGISTERS
 from rtl.registers import registers
@@ -27,10 +29,11 @@ from tests.driver.drivers import (
     load,
     words_of,
 )
+from tests.driver.headers import HEADER_AT, NUMBERS
 from tests.driver.library import DRIVER, STRICT
 from verify.fuzz.subject import Subject
 
-HEADER = (DRIVER / "bert2rtl.h").read_text()
+SOURCES = "".join((DRIVER / f"bert2rtl.{end}").read_text() for end in "hc")
 README = (DRIVER / "README.md").read_text()
 
 
@@ -63,11 +66,11 @@ def test_the_example_of_the_readme(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def constants(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
-    """The constants of the header, as a compiler has them."""
+    """The constants of the driver, as a compiler has them."""
     folder = tmp_path_factory.mktemp("constants")
-    names = re.findall(r"^    (B2RTL_\w+) = ", HEADER, re.MULTILINE)
+    names = re.findall(r"^    ([A-Z]\w+) = ", SOURCES, re.MULTILINE)
     lines = "".join(f'    printf("{name} %d\\n", {name});\n' for name in names)
-    text = f'#include <stdio.h>\n#include "bert2rtl.h"\nint main(void)\n{{\n{lines}return 0;\n}}\n'
+    text = f'#include <stdio.h>\n#include "bert2rtl.c"\nint main(void)\n{{\n{lines}return 0;\n}}\n'
     (folder / "constants.c").write_text(text)
     command = ["gcc", *STRICT, f"-I{DRIVER}", "constants.c", "-o", "constants"]
     subprocess.run(command, cwd=folder, check=True)
@@ -85,6 +88,12 @@ def test_it_is_the_register_map(constants: dict[str, int]) -> None:
     shared = {"NONE": "OK"}
     errors = {e.name: constants[f"B2RTL_{shared.get(e.name, e.name)}"] for e in Error}
     assert errors == {error.name: error.value for error in Error}
+    model = constants["B2RTL_HASH_AT"], constants["B2RTL_HASH_BYTES"]
+    assert model == (HEADER_AT["MODEL_AT"], IDENTITY_BYTES)
+    sizes = constants["HEADER_BYTES"], constants["B2RTL_IMAGE_HEADER_BYTES"]
+    assert sizes == (DESCRIPTOR_BYTES, image.HEADER.size)
+    numbers = {name: at for name, at in (HEADER_AT | NUMBERS).items() if name != "MODEL_AT"}
+    assert {name: constants[name] for name in numbers} == numbers
     driver_codes = [value for value in constants.values() if value < 0]
     assert sorted(driver_codes) == list(range(-19, 0))
 

@@ -18,21 +18,24 @@ from driver import bert2rtl
 from driver.bert2rtl import DeviceError, DmaAccelerator, InferenceError
 from golden.embedding import embed
 from golden.encoder import run as golden
-from golden.identity import identity_of
+from golden.identity import IDENTITY_BYTES, identity_of
 from golden.random import Kind, random_model
 from quant.quantize.quantizers import table_codes
+from rtl.compile import image
 from rtl.compile.batches import pack
 from rtl.compile.fit import fitting_model
 from rtl.compile.image import image_bytes
 from rtl.compile.program import compile_model, embedding_table
-from rtl.interface.command import MAGIC, PARAMETER_PLANES
-from rtl.interface.isa import BITS, HEADER_WAYS, Flag, Opcode
+from rtl.interface.command import DESCRIPTOR_BYTES, MAGIC, PARAMETER_PLANES, VERSION
+from rtl.interface.isa import BITS, Flag, Opcode
 from rtl.interface.operation import Error
 from rtl.interface.registers import DMA_REGISTERS, REGISTERS
+from rtl.registers import registers
 from sim.machine.board import BASE, MemoryBoard
 from tests import zoo
 from tests.driver.conftest import CONFIG
 from tests.driver.drivers import PLACE, Bus
+from tests.driver.headers import HEADER_AT, NUMBERS
 from tests.driver.library import DRIVER
 from tests.sim.dma_subjects import Subject, subjects, tagger
 from verify.fuzz.subject import config
@@ -44,6 +47,7 @@ LANES = CONFIG.lanes
 def test_its_numbers_are_those_of_the_hardware() -> None:
     shown = [(r.name, r.address) for r in (*REGISTERS, *DMA_REGISTERS)]
     assert list(bert2rtl.REGISTERS.items()) == shown
+    assert 1 << max(bert2rtl.REGISTERS.values()).bit_length() == bert2rtl.SPAN
     assert bert2rtl.ID == MAGIC
     assert set(bert2rtl.ENDS) == {error.value for error in Error}
     for error in set(Error) - {Error.NONE}:
@@ -52,8 +56,18 @@ def test_its_numbers_are_those_of_the_hardware() -> None:
         assert getattr(bert2rtl, name) == Opcode[name]
     for name in ("SHIFTS", "FIRST_TILE", "TRANSPOSED", "LOGITS", "WIDE"):
         assert getattr(bert2rtl, name) == 1 << BITS[Flag[name]]
-    found = bert2rtl.HEADER_FLAGS, bert2rtl.PARAMETER_PLANES
-    assert found == (0xFF & ~HEADER_WAYS, PARAMETER_PLANES)
+    assert {name: getattr(bert2rtl, name) for name in NUMBERS} == NUMBERS
+    found = bert2rtl.VERSION, bert2rtl.DESCRIPTOR_BYTES, bert2rtl.PARAMETER_PLANES
+    assert found == (VERSION, DESCRIPTOR_BYTES, PARAMETER_PLANES)
+    model = bert2rtl.MODEL_AT, bert2rtl.MODEL_BYTES
+    assert model == (HEADER_AT["MODEL_AT"], IDENTITY_BYTES)
+    bits = {field.name: 1 << field.low for r in registers(CONFIG) for field in r.fields}
+    its = {name: getattr(bert2rtl, name.upper()) for name in ("start", "abort", "busy", "done")}
+    assert its.items() <= bits.items()
+    assert bert2rtl.OF_A_SEQUENCE == (Error.LENGTH, Error.TOKEN, Error.NO_KEY, Error.ROW)
+    whole = bert2rtl.IMAGE_MAGIC, bert2rtl.IMAGE_HEADER_BYTES
+    assert whole == (image.MAGIC, image.HEADER.size)
+    assert image.HEADER.format.startswith(bert2rtl.IMAGE_HEADER.format)
 
 
 @pytest.mark.parametrize("path", sorted(DRIVER.glob("*.py")), ids=lambda path: path.name)
@@ -78,7 +92,7 @@ def test_any_damaged_stream_is_refused_in_one_line() -> None:
 
 
 @pytest.mark.parametrize("columns", [None, 8, 16, 64])
-@pytest.mark.parametrize("kind", ["plain", "biased", "windowed", "gated", "rotary"])
+@pytest.mark.parametrize("kind", ["plain", "precise", "biased", "windowed", "gated", "rotary"])
 def test_the_logits_of_any_stream(columns: int | None, kind: str) -> None:
     """Behind every kind of payload, for words as long as a tile and longer."""
     for name in ("three-heads", "every-token"):

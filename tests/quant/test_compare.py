@@ -17,10 +17,7 @@ TENSORS = {"a.norm": {"scale": 0.5, "bits": 16}, "a.x8": {"scale": 2.0, "bits": 
 def test_errors_by_hand() -> None:
     errors: dict[str, TensorError] = {}
     floats = {"a.norm": np.array([1.0, -2.0, 300.0])}
-    integers = {
-        "a.norm": np.array([2, -5, 600], np.int16),
-        "a.x8": np.array([0, -1, 127], np.int8),
-    }
+    integers = {"a.norm": np.array([2, -5, 600], np.int16), "a.x8": np.array([0, -1, 127], np.int8)}
     compare(errors, floats, integers, TENSORS)
     norm, x8 = errors["a.norm"], errors["a.x8"]
     assert (norm.count, norm.limits, norm.noise, norm.largest) == (3, 0, 0.25, 0.5)

@@ -1,4 +1,4 @@
-"""Which sequences share an inference."""
+"""Batches: sequences that share an inference."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from tests.zoo import SMALL
 
 @pytest.fixture(scope="module")
 def program() -> Program:
-    """Of 24 tokens in 6 row tiles."""
+    """A program of 24 tokens in 6 row tiles."""
     return compile_model(random_model(SMALL["bert-tiny"], 1), Config(lanes=4, **SMALL_LIMITS))
 
 

@@ -29,14 +29,7 @@ INVERTED = (
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("unit", "tests"),
-    quick(
-        [
-            ("softmax", ()),
-            ("activation", ()),
-            ("layernorm", ()),
-            ("accelerator", ("small",)),
-        ]
-    ),
+    quick([("softmax", ()), ("activation", ()), ("layernorm", ()), ("accelerator", ("small",))]),
 )
 def test_no_unit_uses_a_collision(unit: str, tests: tuple[str, ...]) -> None:
     component = mutated("memory", *INVERTED, unit=unit, config=CONFIG)

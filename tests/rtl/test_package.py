@@ -100,10 +100,7 @@ def test_memories_of_the_verilog() -> None:
 
 def test_the_core_names_what_there_is() -> None:
     text = core(
-        "unit",
-        rtl=["rtl/unit.v"],
-        bench=["b/parts.sv", "b/top.sv"],
-        vectors=["b/vectors/x.mem"],
+        "unit", rtl=["rtl/unit.v"], bench=["b/parts.sv", "b/top.sv"], vectors=["b/vectors/x.mem"]
     )
     assert text.startswith("CAPI=2:\n")
     whole = yaml.safe_load(text)

@@ -15,17 +15,7 @@ from rtl.interface.config import LANES, Config
 from rtl.interface.isa import Flag, Opcode
 from tests.zoo import SMALL, family
 
-SHAPE = Shape(
-    layers=2,
-    hidden=20,
-    heads=3,
-    head_size=6,
-    ffn=50,
-    labels=5,
-    vocabulary=30,
-    positions=40,
-    types=2,
-)
+SHAPE = Shape(2, 20, heads=3, head_size=6, ffn=50, labels=5, vocabulary=30, positions=40, types=2)
 CONFIG = Config(lanes=4, tokens=32, hidden=24, ffn=50, labels=5)
 
 
@@ -68,15 +58,9 @@ def test_does_not_fit(shape: dict[str, Any], limits: dict[str, int], message: st
 )  # fmt: skip
 def test_a_wide_head_does_not_fit(width: int, tokens: int, message: str) -> None:
     model = family("bert-tiny", SHAPE)
-    hidden = model.head[0]
-    wide = Linear(
-        weight=np.ones((width, 20), np.int8),
-        bias=np.zeros(width, np.int32),
-        m=np.full(width, 1 << 15, np.int32),
-        s=np.full(width, 20, np.int32),
-        table=hidden.table,
-    )
-    last = Linear(weight=np.ones((5, width), np.int8), bias=np.zeros(5, np.int32))
+    bias, m, s = (np.full(width, x, np.int32) for x in (0, 1 << 15, 20))
+    wide = Linear(np.ones((width, 20), np.int8), bias, m, s, model.head[0].table)
+    last = Linear(np.ones((5, width), np.int8), np.zeros(5, np.int32))
     model = dataclasses.replace(model, head=(wide, last))
     with pytest.raises(FitError, match=message):
         compile_model(model, changed(tokens=tokens))
@@ -180,9 +164,8 @@ def test_payloads(lanes: int) -> None:
             assert m is not None
             assert s is not None
             wanted = int(bias).to_bytes(4, "little", signed=True)
-            assert bytes(plane) == wanted + int(m[channel]).to_bytes(2, "little") + bytes(
-                [s[channel]]
-            )
+            wanted += int(m[channel]).to_bytes(2, "little") + bytes([s[channel]])
+            assert bytes(plane) == wanted
     # V: every head padded to whole column tiles.
     weights, _ = weights_of(program, "layer.1.v")
     padded = -(-6 // lanes) * lanes
@@ -287,11 +270,8 @@ def test_wide_embedding_table(lanes: int) -> None:
             word, lane = divmod(channel, lanes)
             pair = [table[number, (2 * word + part) * lanes + lane] for part in range(2)]
             assert pair == ([high[channel], low_bytes[channel]] if channel < 20 else [0, 0])
-    (embed,) = [
-        step
-        for step in compile_model(model, changed(lanes=lanes, hidden=96)).steps
-        if step.opcode is Opcode.EMBED
-    ]
+    steps = compile_model(model, changed(lanes=lanes, hidden=96)).steps
+    (embed,) = (step for step in steps if step.opcode is Opcode.EMBED)
     assert embed.values["wide"] == 1
 
 

@@ -188,7 +188,7 @@ def bad_beats(board: MemoryBoard, found: Sequence[Subject], beats: Sequence[int]
     ("beats", "least"), quick([([*range(12), *range(12, 400, 17)], 20), (range(10_000), 150)])
 )
 def test_a_bad_beat(beats: Sequence[int], least: int, board: MemoryBoard) -> None:
-    """Of stream and of rows; it ends the inference, and the next is right."""
+    """A beat of the stream or of rows ends the inference, and the next is right."""
     assert bad_beats(board, subjects(4), beats) > least
 
 
@@ -301,7 +301,7 @@ def test_each_start_takes_one_packet(seed: int, board: MemoryBoard) -> None:
 
 
 def test_packets_that_never_come(board: MemoryBoard) -> None:
-    """As many as are counted; then a start is refused, and an abort forgets them."""
+    """Packets up to the most; then a start is refused, and an abort forgets them."""
     subject = subjects(4)[0]
     for kept in (MOST_OWED, MOST_OWED - 1):
         board.point(subject.image, subject.address)

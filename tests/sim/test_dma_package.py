@@ -42,10 +42,7 @@ def said(text: str, top: str, folder: Path) -> dict[str, str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("lanes", "data_bits", "address_bits"),
-    [
-        (4, 64, 32),
-        *((lanes, bits, 32 + bits // 16) for lanes in LANES for bits in (32, 128, 512)),
-    ],
+    [(4, 64, 32), *((lanes, bits, 32 + bits // 16) for lanes in LANES for bits in (32, 128, 512))],
 )
 def test_no_tool_has_anything_to_say_of_the_parts(
     lanes: int, data_bits: int, address_bits: int, tmp_path: Path

@@ -72,10 +72,7 @@ def damaged(package: Path, place: Path) -> Path:
     shutil.copytree(package, place)
     path = place / "rtl" / "accelerator_engine_matmul.v"
     text, count = re.subn(
-        r"^    product_3_2 <= (\w+);",
-        r"    product_3_2 <= ~\1;",
-        path.read_text(),
-        flags=re.M,
+        r"^    product_3_2 <= (\w+);", r"    product_3_2 <= ~\1;", path.read_text(), flags=re.M
     )
     assert count == 1
     path.write_text(text)

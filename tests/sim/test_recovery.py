@@ -1,4 +1,4 @@
-"""What comes from outside and must not harm: aborts, streams that are no model, odd rows.
+"""Harm from outside: aborts, streams that are no model, odd rows.
 
 Every bad inference must end, with the right code and without logits, and leave the next one right.
 The machine adds its own: an offered word stays, rows that were asked for have come at the end,
@@ -85,7 +85,7 @@ def streamed(one: Inference, stream: bytes) -> Inference:
 def followed(
     subject: Subject, bad: Sequence[Inference], seed: int | None = None, **others: int
 ) -> list[Result]:
-    """What the bad ones showed; a sound one after each of them must be right."""
+    """The results of the bad ones; a sound one after each of them must be right."""
     sound = [subject.one(1 + place % 7, place) for place in range(len(bad))]
     both = [one for pair in zip(bad, sound, strict=True) for one in pair]
     seeds = [None if seed is None else seed_of(seed, place) for place in range(len(both))]
@@ -188,7 +188,7 @@ def refused(program: Program) -> Iterator[tuple[str, bytes, Error]]:
     ],
 )
 def test_damaged_and_refused(name: str, kind: str) -> None:
-    """Of a model with each thing that hardware has an option for, where there is the option."""
+    """A model with each thing that hardware has an option for, where there is the option."""
     config = CONFIGS[name]
     model = zoo.model("bert-tiny", positions=20, **zoo.KINDS[kind])
     subject = Subject(model, compile_model(model, config))
@@ -360,7 +360,7 @@ def test_what_is_told_of_a_batch_that_comes_later_comes_as_much_later() -> None:
 
 
 def test_a_table_without_wide_has_no_low_halves() -> None:
-    """Of its results a LINEAR with WIDE reads 0, not what a table before it has left."""
+    """A LINEAR with WIDE reads 0 of its results, not what a table before it has left."""
     config = CONFIGS["4 precise"]
     model = zoo.model("bert-tiny", precise=True)
     low, second = (

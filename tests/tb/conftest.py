@@ -1,13 +1,26 @@
-"""Vectors of a real review, cut once for all benches."""
+"""Models and vectors of a real review for all benches."""
 
 from pathlib import Path
 
 import pytest
 
-from quant.calibrate import ensure
+from golden import store
+from golden.random import random_model
+from quant.calibrate import DEFAULT_MODEL, ensure
 from sim import vectors
 from tb.generate.folder import Bench, write_bench
+from tests import zoo
+from tests.quant.tiny import info_of
 from tests.tb.plain import Benches, bench
+
+
+@pytest.fixture(params=["bert-tiny", "pre-norm"])
+def model_folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A quantized model with the shipped checkpoint's tokenizer beside it."""
+    folder, words = tmp_path / "model", (DEFAULT_MODEL / "vocab.txt").read_text(encoding="utf-8")
+    shape = zoo.shape(request.param, layers=2, vocabulary=30522, positions=24)
+    store.save(random_model(shape, 3), folder, info_of(shape, folder, words.splitlines()))
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -44,9 +44,7 @@ FAULTS = {
 def faulty(unit: str, verilog: str) -> str:
     """The Verilog of a unit with its fault behind the plusarg."""
     found, count = re.subn(
-        rf"(\b{FAULTS[unit]} <= )(.*);",
-        r'\1$test$plusargs("fault") != 0 ? ~(\2) : (\2);',
-        verilog,
+        rf"(\b{FAULTS[unit]} <= )(.*);", r'\1$test$plusargs("fault") != 0 ? ~(\2) : (\2);', verilog
     )
     assert count, f"{unit} has no register {FAULTS[unit]} any more: name another one"
     return found

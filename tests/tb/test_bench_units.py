@@ -51,16 +51,13 @@ NAMES = {
 
 @pytest.mark.parametrize(
     ("unit", "simulator", "config"),
-    quick(
-        [*((unit, "icarus", Config(lanes=4, **EVERY[unit])) for unit in EVERY), *MORE],
-        5,
-    ),
+    quick([*((unit, "icarus", Config(lanes=4, **EVERY[unit])) for unit in EVERY), *MORE], 5),
     ids=str,
 )
 def test_unit(
     unit: str, simulator: str, config: Config, real_vectors: Path, tmp_path: Path
 ) -> None:
-    """With vectors of a real review on the shipped model, where Icarus plays them soon."""
+    """Every test, and vectors of a real review on the shipped model where Icarus is soon done."""
     design, folder = generated(unit, config), real_vectors
     if unit == "position_bias":  # of which the shipped model has none
         model, folder = zoo.model("three-heads", biased=True), tmp_path / "vectors"

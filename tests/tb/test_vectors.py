@@ -16,25 +16,8 @@ from tests import zoo
 from tests.ending import exit_code, refusal
 from tests.golden.reference import ref_layernorm, ref_operand
 from tests.quant import tiny
-from tests.quant.tiny import info_of
 
-CHECKPOINT = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
-SHAPES = {
-    name: zoo.shape(name, layers=2, vocabulary=30522, positions=24)
-    for name in ("bert-tiny", "pre-norm")
-}
-
-
-@pytest.fixture(params=SHAPES)
-def model_folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A quantized model with the shipped checkpoint's tokenizer beside it."""
-    folder = tmp_path / "model"
-    words = (CHECKPOINT / "vocab.txt").read_text(encoding="utf-8").splitlines()
-    shape = SHAPES[request.param]
-    store.save(random_model(shape, 3), folder, info_of(shape, folder, words))
-    return folder
-
-
+SHAPE = zoo.shape("bert-tiny", layers=2, vocabulary=30522, positions=24)
 Capture = pytest.CaptureFixture[str]
 
 
@@ -49,7 +32,7 @@ def run_command(*arguments: object) -> int:
 def test_layernorms_of_real_reviews(
     model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    """What is stored for a LayerNorm is what the independent reference gives, by its parameters.
+    """The vectors of a LayerNorm are those of the independent reference, by its parameters.
 
     The Verilog has the vectors of all units in tests/tb/test_bench_units.py.
     """
@@ -83,7 +66,7 @@ def test_the_index_lists_every_file(model_folder: Path, tmp_path: Path) -> None:
 
 
 def test_limit_spreads_over_the_whole_tensor() -> None:
-    model = random_model(SHAPES["bert-tiny"], 0)
+    model = random_model(SHAPE, 0)
     sequence = Sequence(tuple(range(20)), (0,) * 20, (1,) * 20, "test")
     short, full = (Traced(model, sequence, limit) for limit in (7, 4096))
     for unit in ("requantize", "activation", "reciprocal"):
@@ -143,7 +126,7 @@ def test_a_foreign_folder_is_left_alone(
 
 
 def test_a_bad_sequence_leaves_the_old_vectors(tmp_path: Path) -> None:
-    out, model = tmp_path / "vectors", random_model(SHAPES["bert-tiny"], 0)
+    out, model = tmp_path / "vectors", random_model(SHAPE, 0)
     good, bad = (Sequence((4, last), (0, 0), (1, 1), "") for last in (5, 30522))
     vectors.write(out, model, [good], ["rsqrt"], 9, {})
     before = (out / vectors.INDEX).read_text()

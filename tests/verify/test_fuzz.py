@@ -136,6 +136,7 @@ def test_as_many_cases_as_asked_are_played(cases, shares, monkeypatch):
         (["--lanes", "²"], "'²' is not a whole number"),
         (["--lanes", "4,4"], "'4,4': give each value once"),
         (["--cases", "0"], "0 is out of range: it must be 1 or more"),
+        (["--case", "3", "--cases", "9"], "--cases: not allowed with argument --case"),
         (["--case", "-1"], "-1 is out of range: it must be 0 to 4294967295"),
         (["--coverage", "c.dat"], "--coverage is of one accelerator: give one number of --lanes"),
         *((["--columns", n], f"columns is {n}: with 4 lanes choose one of 4, 8, 16, 32")

@@ -60,13 +60,13 @@ def _failure(seed: int, outcome: Judged) -> dict[str, Any]:
 
 def _parser() -> Parser:
     parser = Parser("verify.fuzz", DESCRIPTION, EXAMPLES)
-    what = f"default: {CASES}"
-    parser.add_argument("--cases", type=positive, default=CASES, metavar="N", help=what)
+    number, what = parser.add_mutually_exclusive_group(), f"default: {CASES}"
+    number.add_argument("--cases", type=positive, default=CASES, metavar="N", help=what)
     lanes, what = listed(lane_number), "default: 4,8"
     parser.add_argument("--lanes", type=lanes, default=[4, 8], metavar="N,N", help=what)
     add_columns(parser)
-    number, what = whole(0, (1 << 32) - 1), "play this case alone"
-    parser.add_argument("--case", type=number, metavar="K", help=what)
+    what = "play this case alone"
+    number.add_argument("--case", type=whole(0, (1 << 32) - 1), metavar="K", help=what)
     what = "also write which lines, branches and toggles of the Verilog the cases cover, as "
     what += "verilator_coverage reads it; of one number of lanes"
     parser.add_argument("--coverage", type=Path, metavar="FILE", help=what)
