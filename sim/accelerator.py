@@ -121,6 +121,7 @@ def _played(
     activity = None
     if told["end"] == "done" and counters and len(words):
         activity = _activity(digest, counters[0], told["latest"], arrays)
+    wrong = [] if activity is None else [f"trace_{name} is X" for name in activity.unknown]
     result = Result(
         inference=one,
         **{name: told[name] for name in TOLD},
@@ -133,6 +134,7 @@ def _played(
             name: _recorded(config, name, bits, signed, arrays)
             for name, (bits, signed) in elements(config.tokens).items()
         },
+        wrong=tuple(wrong),
     )
     return Played(result, activity, told["interrupted"])
 

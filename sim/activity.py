@@ -62,6 +62,11 @@ class Record:
         edges = np.clip(np.append(when, self.cycles), 0, self.cycles)
         return np.repeat(value.astype(np.int16), np.diff(edges))
 
+    @property
+    def unknown(self) -> list[str]:
+        """The signals that are X at the end of some cycle."""
+        return [signal for signal in self.changes if (self.each(signal) < 0).any()]
+
     def written(self, port: str) -> np.ndarray:
         """Whether a trace port was written, bool [cycles]."""
         return np.isin(np.arange(self.cycles), self.writes.get(port, ()))

@@ -22,7 +22,7 @@ class Monitor:
     def __init__(self, dut: Any, sheet: dict[str, Any]) -> None:
         self.dut, self.ports = dut, sheet["ports"]
         self.recorded: dict[str, Recorded] = {}
-        #: (cycle, value) of every change of these ports.
+        #: (cycle, value) of every change of these ports; -1 for one with an X.
         self.changes: dict[str, list[tuple[int, int]]] = {}
         self.clear()
 
@@ -33,9 +33,7 @@ class Monitor:
             facts = self.ports[f"trace_{name}"]
             element, length = facts.get("element", facts), facts.get("length", 1)
             self.recorded[name] = Recorded(element["width"], element["signed"], length)
-        self.changes = {
-            name: [(now(), int(getattr(self.dut, f"trace_{name}").value))] for name in CHANGING
-        }
+        self.changes = {name: [(now(), self._value(name))] for name in CHANGING}
 
     @property
     def written(self) -> int:
@@ -69,4 +67,8 @@ class Monitor:
         handle = getattr(self.dut, f"trace_{name}")
         while True:
             await ValueChange(handle)
-            self.changes[name].append((now(), int(handle.value)))
+            self.changes[name].append((now(), self._value(name)))
+
+    def _value(self, name: str) -> int:
+        value = getattr(self.dut, f"trace_{name}").value
+        return int(value) if value.is_resolvable else -1
