@@ -21,6 +21,7 @@ from cli.machine import BUILD
 from cli.options import Parser, add_columns, add_json, add_lanes, add_tokens
 
 from quant import which
+from quant.foreign.tokenizer import encode
 from quant.images import data as images
 from quant.model.spec import EncoderSpec
 from quant.quantized_model import QuantizedModel
@@ -108,6 +109,10 @@ def _run(options: argparse.Namespace) -> int:
     if (options.html or options.svg) and name != WHOLE:
         given = "--html" if options.html else "--svg"
         raise UserError(f"{given} shows a run of the whole model: leave --unit {name} away")
+    if options.review is not None:  # refused before a calibration
+        spec, reader = which.of_options(options)
+        most = spec.max_tokens if spec.given else options.tokens
+        encode(spec, reader, Review(options.review, None).content, options.pair, most)
     with _building(options):
         directory = quantized_of(options)
         checkpoint = None if options.model is None else which.local(options.model)
