@@ -83,9 +83,9 @@ def test_the_example(benches: Benches, tmp_path: Path) -> None:
     *found, last = said()
     assert found == [f"logit {place}: {value}" for place, value in enumerate(signed)]
     assert re.fullmatch(rf"PASS: {len(logits)} logits in \d+ cycles", last)
-    for name in ("rows.mem", "tokens.mem"):
+    for name, bits in (("rows.mem", 0xFFFFFFFF), ("tokens.mem", 1)):  # all channels; the id
         text = (place / name).read_text()
-        damaged = "".join(f"{int(line, 16) ^ 1:0{len(line)}x}\n" for line in text.split())
+        damaged = "".join(f"{int(line, 16) ^ bits:0{len(line)}x}\n" for line in text.split())
         (place / name).write_text(damaged)
         assert "FAILED: a logit is not golden's" in said()
         (place / name).write_text(text)
