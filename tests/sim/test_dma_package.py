@@ -64,7 +64,7 @@ def test_no_tool_has_anything_to_say_of_the_whole(trace: bool, tmp_path: Path) -
 @pytest.mark.slow
 def test_the_package(tmp_path: Path) -> None:
     options = ["accelerator", "--dma", "--data-bits", "128", "--lanes", "4", "--tokens", "8"]
-    assert main([*options, "-o", str(tmp_path)]) == 0
+    assert main([*options, "--trace", "-o", str(tmp_path)]) == 0
     assert "\n  sim:\n" in (tmp_path / "accelerator_dma.core").read_text()
     assert passed(play(tmp_path / "accelerator_dma_bench", "icarus", "--stalls", "7")) > 1000
     facts = json.loads((tmp_path / "rtl" / "accelerator_dma.json").read_text())
