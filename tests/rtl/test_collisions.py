@@ -4,18 +4,24 @@ Block RAMs of different makes return different things then. Here each memory ret
 the old word, and the benches must not notice.
 """
 
+from pathlib import Path
+
 import pytest
 
+from rtl.compile.program import compile_model
 from rtl.generate.verilog import PLAIN
 from rtl.interface.config import Config
+from sim.accelerator import play
 from sim.bench import run_bench
-from sim.design import described
+from sim.design import Design, described
 from tests.damage import mutated
-from tests.tiers import quick
+from tests.sim.played import right
+from tests.tb.test_bench_accelerator import work
+from tests.zoo import SMALL, family
 
 CONFIG = Config(lanes=4, tokens=32, hidden=32, ffn=48)
 INVERTED = (
-    ("import Module, Shape", "import Cat, Module, Shape"),
+    ("import Module, ShapeLike", "import Cat, Module, Shape, ShapeLike"),
     ("pipeline import delay", "pipeline import delay, register"),
     (
         'self.read.data.eq(delay(m, read.data, READ_LATENCY - 1, "output"))',
@@ -26,12 +32,22 @@ INVERTED = (
 )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("unit", "tests"),
-    quick([("softmax", ()), ("activation", ()), ("layernorm", ()), ("accelerator", ("small",))]),
-)
-def test_no_unit_uses_a_collision(unit: str, tests: tuple[str, ...]) -> None:
+def changed(unit: str) -> Design:
     component = mutated("memory", *INVERTED, unit=unit, config=CONFIG)
-    design = described(component, unit, CONFIG, lowering=PLAIN)
-    run_bench(design, "icarus", variant="collisions", testcases=tests)
+    return described(component, unit, CONFIG, lowering=PLAIN)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["softmax", "activation", "layernorm"])
+def test_no_unit_uses_a_collision(unit: str) -> None:
+    run_bench(changed(unit), "icarus", variant="collisions")
+
+
+@pytest.mark.slow
+def test_nor_does_the_accelerator(tmp_path: Path) -> None:
+    model = family("pre-norm", SMALL["pre-norm"])
+    program = compile_model(model, CONFIG)
+    given = [one for one, *_ in work(model, program, [7, 1], 1)]
+    design = changed("accelerator")
+    for one in play(design, "icarus", CONFIG, given, tmp_path, variant="collisions"):
+        right(one.result, program, model)
