@@ -22,9 +22,9 @@ from tb import case
 from tb.compare import Recorded
 from tb.trace import CAUSES, CHANGING, TRACE_PORTS, elements
 
-TOLD = (
-    *("end", "status", "took", "model_taken", "tokens_taken", "rows_pending", "stall", "progress"),
-)
+TOLD = ["end", "status", "took", "model_taken", "tokens_taken", "rows_pending", "stall", "progress"]
+LONGEST = 1 << 26
+"""Cycles that no inference takes, where it does not say how many."""
 NAMES = [name for _, _, names in TRACE_PORTS for name in names]
 
 
@@ -54,8 +54,9 @@ def play(
 ) -> list[Played]:
     """Play inferences one after the other, up to the first that does not end.
 
-    Followed are their streams, the embedding memory and one event: an abort or a reset. ``options``
-    are those of `run_bench`; the case and what came of it stay in the folder.
+    Followed are their streams, one event each, an abort or a reset, and ``stream_bytes``,
+    ``row_latency`` and ``longest``, which all have alike. ``options`` are those of `run_bench`; the
+    case and what came of it stay in the folder.
 
     idle, stall, seed
         As in `tb.case.Surroundings`.
@@ -64,8 +65,14 @@ def play(
     """
     path, seen, first = folder / "case.npz", folder / "seen.npz", inferences[0]
     interval = -(-config.stream_width // (first.stream_bytes or config.stream_width))
+    assert len({(x.stream_bytes, x.row_latency, x.longest) for x in inferences}) == 1
     around = case.Surroundings(
-        idle=idle, stall=stall, interval=interval, row_latency=first.row_latency, seed=seed
+        idle=idle,
+        stall=stall,
+        interval=interval,
+        row_latency=first.row_latency,
+        longest=first.longest or LONGEST,
+        seed=seed,
     )
     case.write_case(path, [_sent(one) for one in inferences], around)
     env = {"CASE": str(path.resolve()), "SEEN": str(seen.resolve())}

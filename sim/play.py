@@ -23,6 +23,7 @@ from sim import accelerator
 from sim.activity import Record
 from sim.bench import run_bench
 from sim.builds import BUILDS
+from sim.cycles.model import predict
 from sim.machine.inference import Loaded
 from sim.machine.result import Result
 from sim.reference import Reference
@@ -105,12 +106,14 @@ def play_accelerator(reference: Reference, around: Setting) -> Verified:
     quantized, tokens, options = reference.quantized, reference.tokens, around.options
     model, config = quantized.model, around.config
     program = compile_model(model, config, whole_last_layer=options.whole_last_layer)
+    streams = {"stream_bytes": options.stream_bytes, "row_latency": options.row_latency}
+    due = predict(program, len(tokens.ids), **streams)
     inference = Loaded(program, embedding_table(model, config.lanes)).inference(
         tokens.ids,
         tokens.types,
         trace=True,
-        stream_bytes=options.stream_bytes,
-        row_latency=options.row_latency,
+        longest=2 * due.cycles + 10_000,
+        **streams,
     )
     begin, golden = time.perf_counter(), reference.golden["logits"]
     (played,) = accelerator.play(

@@ -20,7 +20,7 @@ from sim.machine.inference import STREAMS, Inference
 from sim.machine.result import Result
 from tb.compare import Comparison
 from tb.expected import expected_writes
-from tb.packing import ATTEND_BIT, ID_MASK, TYPE_BIT
+from tb.packing import ATTEND_BIT, ID_MASK, TYPE_BIT, last_places
 from tb.trace import CAUSES
 
 OPERATIONS = 256
@@ -77,6 +77,10 @@ def verdict(
                 comparison.mismatches["logits"] += wrong
                 said, due = result.logits.tolist(), wanted.tolist()
                 problems.append(f"logits are {said}, golden says {due}")
+        every = model.shape.pooling == "none"
+        ends = last_places(inference.lengths, wanted.size, every).tolist()
+        if list(result.lasts) != ends:
+            problems.append(f"`last` comes with the logits {list(result.lasts)}, not {ends}")
         if result.writes:
             attend = (inference.words & ATTEND_BIT) > 0
             expected = expected_writes(program, traces, inference.lengths, attend)

@@ -55,6 +55,8 @@ class Surroundings:
     row_latency
         Cycles from the cycle in which a row was asked for to the first cycle in which its first
         word is offered; requests are pipelined, rows come in order, a word a cycle.
+    longest
+        Cycles after which an inference is given up that still does something.
     seed
         Of all random choices.
     """
@@ -63,6 +65,7 @@ class Surroundings:
     stall: float = 0.0
     interval: int = 1
     row_latency: int = 20
+    longest: int
     seed: int = 1
 
 

@@ -51,6 +51,13 @@ def lengths_of(words: np.ndarray) -> list[int]:
     return np.diff([0, *ends, len(words)]).tolist()
 
 
+def last_places(lengths: Sequence[int], logits: int, every_token: bool) -> np.ndarray:
+    """Places of the logits with `last`: each sequence has one, with as many logits for each as the
+    others, or, where every token has its own, with as many for each token."""
+    shares = lengths if every_token else [1] * len(lengths)
+    return np.cumsum(shares) * logits // sum(shares) - 1
+
+
 def stream_words(stream: bytes, width: int) -> list[int]:
     """A command stream in words of so many bytes, the last padded with zeros."""
     starts = range(0, len(stream), width)

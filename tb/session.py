@@ -18,9 +18,6 @@ from tb.monitor import Monitor
 from tb.packing import stream_words
 from tb.streams import Rows, Sink, Source, cycles, now
 
-LONGEST = 1 << 26
-"""Cycles that no inference takes."""
-
 
 @dataclass
 class Seen:
@@ -145,7 +142,7 @@ class Session:
             streams: list[Source | Sink] = [*sources, self.sink]
             streams += [self.memory.sink, self.memory.source]
             moved = sum(each.count for each in streams) + self.monitor.written
-            if moved == before or now() - start > LONGEST:
+            if moved == before or now() - start > self.around.longest:
                 seen.facts["end"] = "hang" if moved == before else "too long"
                 seen.facts["progress"] = now() - start - self.silence
                 break

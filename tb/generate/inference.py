@@ -11,7 +11,7 @@ from golden.encoder import check_input, run_batch
 from golden.model import Model
 from rtl.compile.program import Program, embedding_table
 from tb.expected import Writes, expected_writes
-from tb.packing import Integers, lengths_of, token_words
+from tb.packing import Integers, last_places, lengths_of, token_words
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,17 +41,11 @@ class Inference:
 
     @property
     def ends(self) -> np.ndarray:
-        """Whether each logit ends a packet, bool [logits].
-
-        Each sequence has one, with as many logits for each as the others, or, where every token has
-        its own, with as many for each token.
-        """
-        count, shares = len(self.result.address), lengths_of(self.tokens)
+        """Whether each logit ends a packet, bool [logits]."""
+        count, lengths = len(self.result.address), lengths_of(self.tokens)
         labels = int(self.result.index.max()) + 1
-        if count != labels * sum(shares):
-            shares = [1] * len(shares)
         found = np.zeros(count, bool)
-        found[np.cumsum(shares) * count // sum(shares) - 1] = True
+        found[last_places(lengths, count, count == labels * sum(lengths))] = True
         return found
 
 

@@ -142,6 +142,11 @@ def flip(arrays: dict[str, np.ndarray], name: str) -> None:
     arrays[name].flat[0] ^= 1
 
 
+def end_early(arrays: dict[str, np.ndarray]) -> None:
+    """`last` comes with the first logit, not with the second."""
+    arrays["0.result"] = arrays["0.result"] ^ (1 << 32)
+
+
 def earlier(facts: dict[str, Any]) -> None:
     """Two cycles change their places."""
     counters = facts["inferences"][0]["counters"]
@@ -152,6 +157,7 @@ def earlier(facts: dict[str, Any]) -> None:
 CHANGES: list[tuple[Any, str]] = [
     (lambda facts, _: facts.update(case="0" * 64), "answers another case"),
     (lambda _, arrays: flip(arrays, "0.result"), "logits are "),
+    (lambda _, arrays: end_early(arrays), "`last` comes with the logits [0], not [1]"),
     (lambda _, arrays: flip(arrays, "0.p.word"), "1 of "),
     (lambda _, arrays: flip(arrays, "0.norm.address"), "norm: address"),
     (lambda facts, _: earlier(facts), "not as predicted: active "),
